@@ -8,7 +8,6 @@ import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
-import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.engine.strategy.Deviation;
 import dev.tandem.engine.strategy.Deviations;
 import dev.tandem.engine.strategy.PiggybackedPrefill;
@@ -86,7 +85,7 @@ final class SimulationOptions {
                     + model.layers() + "; use the profile of this model, or another --model or --preset");
         }
         ModelShape shape = new ModelShape(model, CudaBackend.type(options, model));
-        int kvBlocks = options.memory.gpuBlocks.orElseThrow(() -> new ConfigurationException(
+        int gpuBlocks = options.memory.gpuBlocks.orElseThrow(() -> new ConfigurationException(
                 "bench simulate needs the size of the GPU's pool: --num-gpu-blocks-override, or a --preset that has"
                         + " it"));
         boolean hybrid = options.strategy.chosen().offloads();
@@ -94,8 +93,6 @@ final class SimulationOptions {
         boolean cohort = !deviations.has(Deviation.SPREAD_HOST_TOKENS);
         boolean partialProgress = deviations.value(Deviation.PARTIAL_PROGRESS).equals("some");
         int maxBatchTokens = options.budget().maxBatchTokens();
-        StagingSize.Layout layout = shape.kvLayout();
-        StagingSize staging = hybrid ? StagingSize.of(maxBatchTokens, layout) : StagingSize.NONE;
         long hostBytes = hybrid ? options.memory.hostKv.map(ByteSize::bytes).orElse(0L) : 0;
         int hostBlocks = (int) (hostBytes / (shape.kvBytesPerToken() * BlockFormat.TOKENS));
         CostModel cost = new CostModel(profile);
@@ -105,8 +102,8 @@ final class SimulationOptions {
                 .contextTokens(model.usableContext())
                 .blockTokens(ModelShape.BLOCK_TOKENS)
                 .hostBlockTokens(BlockFormat.TOKENS)
-                .gpuBlocks(staging.poolBlocks(kvBlocks, layout))
-                .stagingBlocks(staging.blocks(layout))
+                .gpuBlocks(gpuBlocks)
+                .stagesPrefills(hybrid)
                 .hostBlocks(hostBlocks)
                 .maxBatchTokens(maxBatchTokens)
                 .layers(profile.layers())

@@ -26,16 +26,8 @@ final class StartSummary {
         log.row(
                 "memory",
                 "GPU KV " + pool(limits.gpuBlocks(), limits.blockTokens(), limits)
-                        + staging(limits) + ", host KV "
+                        + ", host KV "
                         + pool(limits.hostBlocks(), limits.hostBlockTokens(), limits));
-    }
-
-    /** Staging comes out of the GPU's KV memory, so its total is named too. */
-    private static String staging(ExecutorLimits limits) {
-        long bytes = (long) limits.stagingBlocks() * limits.blockTokens() * limits.kvBytesPerToken();
-        return bytes == 0
-                ? ""
-                : " and staging " + new ByteSize(bytes) + ", together " + new ByteSize(limits.gpuKvBytes());
     }
 
     private static String pool(int blocks, int blockTokens, ExecutorLimits limits) {

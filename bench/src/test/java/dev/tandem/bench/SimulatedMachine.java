@@ -6,7 +6,6 @@ import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
-import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
@@ -43,9 +42,7 @@ enum SimulatedMachine {
         /** A target of 20 ms per token on every request, less than any host tier reaches. */
         STRICT_TARGET,
         /** Every token whose attention the CPU computes is lost. */
-        LOST,
-        /** For gpu-only: it uses no host, and its pool lacks the staging that other strategies have. */
-        UNUSED_WITH_STAGING
+        LOST
     }
 
     private static final long GIB = 1L << 30;
@@ -127,13 +124,6 @@ enum SimulatedMachine {
         return rate(run.steady(concurrency(strategy, work, Host.USABLE), WARM_UP_SECONDS, seconds));
     }
 
-    /** Output tokens per second of gpu-only in the pool that strategies with offload have. */
-    double gpuOnlyRateBesideStaging(String workload, int seconds) {
-        Workload work = Workload.parse(workload, 0);
-        SimulatedRun run = run(Strategy.GPU_ONLY, work, false, 1, Host.UNUSED_WITH_STAGING);
-        return rate(run.steady(concurrency(Strategy.GPU_ONLY, work, Host.USABLE), WARM_UP_SECONDS, seconds));
-    }
-
     /** Output tokens a second until the last of some requests has ended. */
     double wholeRate(Strategy strategy, String workload, int requests) {
         Map<String, Object> result = run(strategy, Workload.parse(workload, 0), false, 1, Host.USABLE)
@@ -181,17 +171,13 @@ enum SimulatedMachine {
         boolean hybrid = strategy != Strategy.GPU_ONLY;
         CostModel cost = new CostModel(profile);
         int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);
-        StagingSize.Layout layout = new StagingSize.Layout(16, 64, profile.layers(), tokenBytes);
-        StagingSize staging =
-                hybrid || host == Host.UNUSED_WITH_STAGING ? StagingSize.of(batchTokens, layout) : StagingSize.NONE;
-        int pool = staging.poolBlocks(gpuBlocks, layout);
         ExecutorLimits limits = ExecutorLimits.builder()
                 .vocabulary(32_000)
                 .contextTokens(131_072)
                 .blockTokens(16)
                 .hostBlockTokens(64)
-                .gpuBlocks(pool)
-                .stagingBlocks(staging.blocks(layout))
+                .gpuBlocks(gpuBlocks)
+                .stagesPrefills(hybrid)
                 .hostBlocks(hostBlocks(strategy, host))
                 .maxBatchTokens(batchTokens)
                 .layers(profile.layers())
@@ -216,7 +202,7 @@ enum SimulatedMachine {
         if (host == Host.LOST) {
             executor.loseHostAt(0);
         }
-        EngineConfig config = new EngineConfig(budget, Set.of(), 16 * pool, Integer.MAX_VALUE, 0);
+        EngineConfig config = new EngineConfig(budget, Set.of(), 16 * gpuBlocks, Integer.MAX_VALUE, 0);
         return new Simulation(config, scheduler, executor, clock);
     }
 }

@@ -41,7 +41,6 @@ import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.ExecutorLimits;
-import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
@@ -145,18 +144,16 @@ public final class CudaExecutor implements Executor {
 
             // the KV pools take the remaining memory
             long used = hardware.used();
-            int kvBlocks = options.gpuBlocks().orElseGet(() -> {
+            int gpuBlocks = options.gpuBlocks().orElseGet(() -> {
                 Device.Memory memory = device.memory();
                 return plan.kvBlocks(shape, options.memoryUtilization(), used, memory.free(), memory.total());
             });
-            StagingSize staging = plan.staging(shape);
-            int gpuBlocks = staging.poolBlocks(kvBlocks, shape.kvLayout());
             pools = owned.own(new KvPools(
                     device,
                     kernels,
                     shape,
                     gpuBlocks,
-                    staging,
+                    plan.offloadedBlocks(shape),
                     options.hostBytes(),
                     plan.maxSequences(),
                     options.kvChecksums()));
@@ -179,7 +176,7 @@ public final class CudaExecutor implements Executor {
                             owned.own(new HostTransferLauncher(device, kernels, shape, hostMemory))));
             clock = owned.own(new GpuClock(device));
             StepBuffers inputs =
-                    owned.own(StepBuffers.of(device, shape, plan.stepSizes(gpuBlocks, staging), options.graphs()));
+                    owned.own(StepBuffers.of(device, shape, plan.stepSizes(gpuBlocks, shape), options.graphs()));
             StepTrace trace = owned.own(
                     new StepTrace(device, timeline, time, shape.config().layers()));
             report = owned.own(new SampleReport(
@@ -213,8 +210,7 @@ public final class CudaExecutor implements Executor {
                     layerGemms.bytes()
                             + hardware.library().workspaceBytes()
                             + Math.max(0, beforeGraphs - device.memory().free()),
-                    gpuBlocks * shape.kvLayout().blockBytes(),
-                    staging.bytes(),
+                    gpuBlocks * shape.blockBytes(),
                     device.memory().free(),
                     device.memory().total());
             hostTokens = linkMemory
@@ -248,7 +244,7 @@ public final class CudaExecutor implements Executor {
                 .blockTokens(ModelShape.BLOCK_TOKENS)
                 .hostBlockTokens(HostFormat.BLOCK_TOKENS)
                 .gpuBlocks(pools.gpuBlocks())
-                .stagingBlocks(plan.staging(shape).blocks(shape.kvLayout()))
+                .stagesPrefills(hasHostTier)
                 .hostBlocks(pools.hostBlocks())
                 .maxBatchTokens(options.maxBatchTokens())
                 .layers(shape.config().layers())

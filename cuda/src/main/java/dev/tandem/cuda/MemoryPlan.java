@@ -6,7 +6,6 @@ import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.step.GraphCache;
 import dev.tandem.cuda.step.StepBuffers;
-import dev.tandem.engine.kv.StagingSize;
 import java.util.Locale;
 
 /**
@@ -58,22 +57,22 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
     }
 
     /** Max sizes of the steps' inputs. */
-    StepBuffers.Sizes stepSizes(int gpuBlocks, StagingSize staging) {
-        return new StepBuffers.Sizes(graphRows, maxRows, maxSequences, slots, tables(gpuBlocks, staging));
+    StepBuffers.Sizes stepSizes(int gpuBlocks, ModelShape shape) {
+        return new StepBuffers.Sizes(graphRows, maxRows, maxSequences, slots, tables(gpuBlocks, shape));
     }
 
-    /** Max block numbers of all sequences of a step. */
-    int tables(int gpuBlocks, StagingSize staging) {
-        return gpuBlocks + maxSequences + staging.tokens() / ModelShape.BLOCK_TOKENS;
+    /** Max block numbers of all sequences of a step: those of the pool, and those of offloaded prefills. */
+    int tables(int gpuBlocks, ModelShape shape) {
+        return gpuBlocks + maxSequences + offloadedBlocks(shape);
     }
 
-    /** GPU memory for prefill KV in transit, which comes out of {@link #kvBlocks}. */
-    StagingSize staging(ModelShape shape) {
-        return offloadsPrefill ? StagingSize.of(maxRows, shape.kvLayout()) : StagingSize.NONE;
+    /** Max blocks of the prefills that a step offloads. */
+    int offloadedBlocks(ModelShape shape) {
+        return offloadsPrefill ? shape.staging().maxTokens(maxRows) / ModelShape.BLOCK_TOKENS : 0;
     }
 
     /**
-     * KV blocks, staging included, that fit into GPU memory.
+     * KV blocks that fit into GPU memory.
      *
      * @param used bytes that weights and activations take
      * @param free bytes
@@ -82,7 +81,7 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
      */
     int kvBlocks(ModelShape shape, double utilization, long used, long free, long total) {
         long budget = Math.min((long) (utilization * total) - used, free) - RESERVE_BYTES;
-        long blocks = budget / (shape.blockBytes() * shape.config().layers());
+        long blocks = budget / shape.blockBytes();
         if (blocks < 1) {
             throw new CudaException(String.format(
                     Locale.ROOT,

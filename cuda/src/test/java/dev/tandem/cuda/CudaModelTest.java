@@ -5,13 +5,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.cpu.CpuExecutor;
 import dev.tandem.cpu.CpuOptions;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
-import dev.tandem.cuda.hostattention.HostFormat;
 import dev.tandem.cuda.kernels.GpuRig;
 import dev.tandem.cuda.kernels.KernelCompiler;
-import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.clock.Clock;
-import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sampling.TokenSampler;
@@ -53,8 +50,7 @@ import org.junit.jupiter.params.provider.MethodSource;
  */
 @Tag("gpu")
 class CudaModelTest {
-    private static final Path FAMILIES =
-            Path.of(System.getProperty("tandem.families", "../cpu/src/test/resources/families"));
+    static final Path FAMILIES = Path.of(System.getProperty("tandem.families", "../cpu/src/test/resources/families"));
 
     static Stream<Arguments> familiesAndTypes() {
         return Stream.of("llama2", "llama31", "llama32", "mistral", "qwen2", "qwen3")
@@ -72,15 +68,11 @@ class CudaModelTest {
         return executor(family, options(type, gpuBlocks, graphs, attentionThreads, watchdogMillis));
     }
 
-    /** @param gpuBlocks of the pool of a model of two layers; staging comes beside it */
     static CudaOptions options(
             DataType type, int gpuBlocks, boolean graphs, int attentionThreads, long watchdogMillis) {
-        StagingSize.Layout layout =
-                new StagingSize.Layout(ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, 2, 2L * Short.BYTES);
-        int staging = attentionThreads > 0 ? StagingSize.of(256, layout).blocks(layout) : 0;
         return CudaOptions.builder(type, 256, 128)
                 .memoryUtilization(0.5)
-                .gpuBlocks(OptionalInt.of(gpuBlocks + staging))
+                .gpuBlocks(OptionalInt.of(gpuBlocks))
                 .hostBytes(8 << 20)
                 .graphs(graphs)
                 .attentionThreads(attentionThreads, true, watchdogMillis * 1_000_000)

@@ -29,7 +29,7 @@ record HostOnly(Budget budget) implements Policy {
             int blocks = state.kv().blocksFor(KvTier.HOST, sequence.length());
             if (running++ >= budget.maxSequences()
                     || sequence.length() > budget.maxBatchTokens() - draft.totalRows()
-                    || sequence.length() > draft.prefillOffloadRoom()
+                    || draft.prefillOffloadRoom(sequence, sequence.length()) < sequence.length()
                     || blocks + state.inFlight().size() + draft.admissions().size() > draft.freeHost()) {
                 break;
             }

@@ -8,7 +8,6 @@ import dev.tandem.cuda.forward.ForwardBuffers;
 import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.cuda.kernels.GpuRig;
 import dev.tandem.cuda.kernels.ModelShape;
-import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.model.config.DataType;
 import org.junit.jupiter.api.Test;
 
@@ -29,7 +28,7 @@ class MemoryPlanTest {
     void withoutAttentionThreadsThereAreNoSlotsNoSecondSubBatchAndNoStaging() {
         MemoryPlan plan = MemoryPlan.of(options(2048, 100, 0));
         assertThat(plan.slots()).isZero();
-        assertThat(plan.staging(shape)).isEqualTo(StagingSize.NONE);
+        assertThat(plan.offloadedBlocks(shape)).isZero();
         assertThat(plan.rows()).isEqualTo(new ForwardBuffers.Rows(2048, 0, 100));
         assertThat(plan.decodeRows()).isEqualTo(128);
         assertThat(plan.graphRows()).isEqualTo(256);
@@ -40,18 +39,15 @@ class MemoryPlanTest {
         MemoryPlan plan = MemoryPlan.of(options(2048, 100, 4));
         int slots = HostLinkMemory.MAX_SLOTS;
         assertThat(plan.rows()).isEqualTo(new ForwardBuffers.Rows(2048 + slots, 100 + slots, 100 + slots));
-        assertThat(plan.staging(shape)).isEqualTo(StagingSize.of(2048, shape.kvLayout()));
-        assertThat(plan.tables(10, plan.staging(shape))).isEqualTo(10 + 100 + 2048 / 16);
+        assertThat(plan.offloadedBlocks(shape)).isEqualTo(2048 / 16);
+        assertThat(plan.tables(10, shape)).isEqualTo(10 + 100 + 2048 / 16);
     }
 
     @Test
     void strategiesWithAndWithoutOffloadGetTheSameKvBlocks() {
         int alone = MemoryPlan.of(options(2048, 100, 0)).kvBlocks(shape, 0.5, GIB, 8 * GIB, 10 * GIB);
-        MemoryPlan hybrid = MemoryPlan.of(options(2048, 100, 4));
-        int both = hybrid.kvBlocks(shape, 0.5, GIB, 8 * GIB, 10 * GIB);
-        StagingSize staging = hybrid.staging(shape);
-        assertThat(staging.poolBlocks(both, shape.kvLayout()) + staging.blocks(shape.kvLayout()))
-                .isEqualTo(alone);
+        int both = MemoryPlan.of(options(2048, 100, 4)).kvBlocks(shape, 0.5, GIB, 8 * GIB, 10 * GIB);
+        assertThat(both).isEqualTo(alone);
     }
 
     @Test
@@ -64,7 +60,7 @@ class MemoryPlanTest {
     @Test
     void kvBlocksTakeWhatWeightsAndReserveLeave() {
         MemoryPlan plan = MemoryPlan.of(options(2048, 100, 0));
-        long blockBytes = shape.blockBytes() * shape.config().layers();
+        long blockBytes = shape.blockBytes();
         assertThat(plan.kvBlocks(shape, 0.5, GIB, 8 * GIB, 10 * GIB))
                 .isEqualTo((int) ((4 * GIB - (512L << 20)) / blockBytes));
         assertThat(plan.kvBlocks(shape, 1, GIB, GIB, 10 * GIB))

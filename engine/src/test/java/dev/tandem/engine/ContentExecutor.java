@@ -5,7 +5,7 @@ import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.kv.KvTier;
-import dev.tandem.engine.kv.StagingSize;
+import dev.tandem.engine.kv.PrefillStaging;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.sampling.Choice;
 import dev.tandem.engine.step.Admission;
@@ -19,6 +19,7 @@ import dev.tandem.engine.step.StepTimes;
 import dev.tandem.engine.step.SubBatch;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.EnumMap;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -94,6 +95,7 @@ public final class ContentExecutor implements Executor {
                 .hostBlockTokens(hostBlock)
                 .gpuBlocks(gpuBlocks)
                 .hostBlocks(hostBlocks)
+                .stagesPrefills(true)
                 .maxBatchTokens(maxBatchTokens)
                 .layers(layers)
                 .kvBytesPerToken(8)
@@ -139,6 +141,7 @@ public final class ContentExecutor implements Executor {
                         known(chunk.sequence(), chunk.start() + chunk.rows() - 1, chunk.tokens()[chunk.rows() - 1]));
         plan.admissions().forEach(admission -> known(admission.sequence(), admission.position(), admission.token()));
         check(plan);
+        overwriteStaging(plan);
         plan.swaps().forEach(this::swap);
         List<Long> paused = new ArrayList<>();
         for (long key : plan.pause()) {
@@ -261,6 +264,17 @@ public final class ContentExecutor implements Executor {
         }
     }
 
+    /** What was in borrowed blocks is gone, even for the step's own moves and layers. */
+    private void overwriteStaging(StepPlan plan) {
+        for (SubBatch batch : plan.subBatches()) {
+            for (int block : batch.staging()) {
+                for (Written[] layer : slots.get(KvTier.GPU)) {
+                    Arrays.fill(layer, block * BLOCK, (block + 1) * BLOCK, null);
+                }
+            }
+        }
+    }
+
     private void swap(Swap swap) {
         for (int layer = 0; layer < limits.layers(); layer++) {
             Written[] from = slots.get(swap.from())[layer];
@@ -277,7 +291,7 @@ public final class ContentExecutor implements Executor {
         Map<KvTier, Map<Integer, Long>> owners =
                 new HashMap<>(Map.of(KvTier.GPU, new HashMap<>(), KvTier.HOST, new HashMap<>()));
         int rows = plan.admissions().size();
-        int staged = 0;
+        PrefillStaging.Need staged = PrefillStaging.Need.NOTHING;
         for (InFlightToken inFlightToken : inFlightTokens.values()) {
             claim(owners, KvTier.HOST, inFlightToken.admission.blocks(), inFlightToken.admission.sequence());
         }
@@ -288,9 +302,9 @@ public final class ContentExecutor implements Executor {
                 fail(
                         inFlightTokens.containsKey(chunk.sequence()),
                         "sequence " + chunk.sequence() + " is in flight and in a batch");
-                staged += chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD
-                        ? (chunk.start() + chunk.rows() + BLOCK - 1) / BLOCK * BLOCK
-                        : 0;
+                if (chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD) {
+                    staged = staged.plus(limits.staging().need(chunk.start(), chunk.rows()));
+                }
                 fail(
                         chunk.site() == AttentionSite.CPU_FROM_HOST && chunk.rows() > 1,
                         "the CPU decodes, it does not prefill");
@@ -310,8 +324,17 @@ public final class ContentExecutor implements Executor {
         for (long key : plan.resume()) {
             fail(!inFlightTokens.containsKey(key), "sequence " + key + " resumes and is not in flight");
         }
-        int maxStaged = StagingSize.maxTokens(limits.maxBatchTokens(), BLOCK);
-        fail(staged > maxStaged, staged + " tokens of staging of at most " + maxStaged);
+        int borrowed = 0;
+        for (SubBatch batch : plan.subBatches()) {
+            claim(owners, KvTier.GPU, batch.staging(), -1);
+            borrowed += batch.staging().length;
+        }
+        fail(
+                borrowed != limits.staging().blocks(staged),
+                borrowed + " blocks are borrowed, and staging needs "
+                        + limits.staging().blocks(staged));
+        int maxTokens = limits.staging().maxTokens(limits.maxBatchTokens());
+        fail(staged.gpuBlocks() * BLOCK > maxTokens, staged + " is more than " + maxTokens + " tokens");
         fail(rows > limits.maxBatchTokens(), rows + " rows of at most " + limits.maxBatchTokens());
     }
 

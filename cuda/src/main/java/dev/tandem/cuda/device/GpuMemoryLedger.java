@@ -10,12 +10,10 @@ import java.util.Map;
  * @param activations and inputs of steps
  * @param workspaces of GEMMs, and graphs with the memory that the driver took while capturing
  * @param kvPool KV blocks
- * @param staging for prefill KV in transit to the host; with {@code kvPool}, the GPU's KV memory
  * @param free available to other processes
  * @param total of the GPU
  */
-public record GpuMemoryLedger(
-        long weights, long activations, long workspaces, long kvPool, long staging, long free, long total) {
+public record GpuMemoryLedger(long weights, long activations, long workspaces, long kvPool, long free, long total) {
     /** The parts by name, in the order of the fields. The sum of all but the last is the last. */
     public Map<String, Long> parts() {
         Map<String, Long> parts = new LinkedHashMap<>();
@@ -23,8 +21,7 @@ public record GpuMemoryLedger(
         parts.put("activations", activations);
         parts.put("workspaces, graphs", workspaces);
         parts.put("KV pool", kvPool);
-        parts.put("staging", staging);
-        parts.put("driver, others", total - weights - activations - workspaces - kvPool - staging - free);
+        parts.put("driver, others", total - weights - activations - workspaces - kvPool - free);
         parts.put("free", free);
         parts.put("total", total);
         return parts;

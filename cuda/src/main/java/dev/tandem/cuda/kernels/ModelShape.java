@@ -4,7 +4,7 @@ import static dev.tandem.cuda.kernels.KernelConstants.define;
 
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cuda.ffi.CudaException;
-import dev.tandem.engine.kv.StagingSize;
+import dev.tandem.engine.kv.PrefillStaging;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
 import java.util.ArrayList;
@@ -73,19 +73,24 @@ public record ModelShape(ModelConfig config, DataType type) {
         return (config.heads() + 2 * config.kvHeads()) * headWidth();
     }
 
-    /** Bytes of one KV block in one layer. */
+    /** Bytes of a KV block: all layers of its tokens. */
     public long blockBytes() {
+        return layerBlockBytes() * config.layers();
+    }
+
+    /** Bytes of one layer's part of a KV block. */
+    public long layerBlockBytes() {
         return 2L * config.kvHeads() * headWidth() * BLOCK_TOKENS * type.bytes();
     }
 
     /** KV bytes of one token over all layers. */
     public long kvBytesPerToken() {
-        return blockBytes() / BLOCK_TOKENS * config.layers();
+        return blockBytes() / BLOCK_TOKENS;
     }
 
-    /** How the two tiers store the model's KV. */
-    public StagingSize.Layout kvLayout() {
-        return new StagingSize.Layout(BLOCK_TOKENS, BlockFormat.TOKENS, config.layers(), kvBytesPerToken());
+    /** How many GPU blocks a step borrows to offload prefills. */
+    public PrefillStaging staging() {
+        return new PrefillStaging(BLOCK_TOKENS, BlockFormat.TOKENS, config.layers());
     }
 
     /** Bytes of shared memory that a stage of K and V of prefill attention takes. */
@@ -128,6 +133,7 @@ public record ModelShape(ModelConfig config, DataType type) {
         List<String> defines = new ArrayList<>(KernelConstants.defines());
         defines.addAll(List.of(
                 define("BF16", type == DataType.BFLOAT16 ? 1 : 0),
+                define("LAYERS", config.layers()),
                 define("HIDDEN", hidden()),
                 define("HIDDEN_REAL", config.hidden()),
                 define("HEADS", config.heads()),

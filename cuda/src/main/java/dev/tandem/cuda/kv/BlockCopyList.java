@@ -13,11 +13,13 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
+import java.util.function.IntUnaryOperator;
+import java.util.stream.IntStream;
 
 /**
  * The KV blocks that a step converts between the two tiers' formats ({@code struct Moves} of rows.cu). A count comes
- * first, then per move the host block, or its number in this list, and the GPU blocks of its tokens. The address is
- * fixed, so that CUDA graphs can read it.
+ * first, then per move the host block, or where the staging has a copy of it, and the layer blocks of its tokens. The
+ * address is fixed, so that CUDA graphs can read it.
  *
  * <p>Owned by: engine thread.
  */
@@ -31,11 +33,14 @@ final class BlockCopyList implements AutoCloseable {
     private Optional<TransferChecksums> sums = Optional.empty();
 
     private int[] hosts = new int[64];
+    /** Layer blocks at which the copies of host blocks begin; for moves through copies only. */
+    private int[] copies = new int[0];
+
     private int count;
 
-    /** Receives consecutive host blocks; {@code slot} is the first one's number in the list. */
+    /** Receives consecutive host blocks whose copies are consecutive too; {@code layerBlock} has the first one's. */
     interface Run {
-        void accept(int host, int slot, int blocks);
+        void accept(int host, int layerBlock, int blocks);
     }
 
     BlockCopyList(Device owner, int max, String label) {
@@ -54,8 +59,8 @@ final class BlockCopyList implements AutoCloseable {
     }
 
     /** {@link TransferChecksums#enqueue}, where moves are verified. */
-    void sum(Stream stream, long gpu, long gpuLayer, int layer, int count) {
-        sums.ifPresent(s -> s.enqueue(stream, this, gpu, gpuLayer, layer, count));
+    void sum(Stream stream, long gpu, int layer, int count) {
+        sums.ifPresent(s -> s.enqueue(stream, this, gpu, layer, count));
     }
 
     /** {@link TransferChecksums#verify}, where moves are verified. */
@@ -89,8 +94,10 @@ final class BlockCopyList implements AutoCloseable {
 
     /**
      * Adds a sequence's host blocks, from the one that holds token {@code first} to the last of {@code tokens} tokens.
+     *
+     * @param layerBlocks one for every {@link ModelShape#BLOCK_TOKENS} tokens of the sequence
      */
-    void add(int[] hostBlocks, int[] gpuBlocks, int first, int tokens) {
+    void add(int[] hostBlocks, int[] layerBlocks, int first, int tokens) {
         int begin = first / HostFormat.BLOCK_TOKENS * HostFormat.BLOCK_TOKENS;
         for (int from = begin; from < tokens; from += HostFormat.BLOCK_TOKENS) {
             if (count == hosts.length) {
@@ -103,7 +110,7 @@ final class BlockCopyList implements AutoCloseable {
             for (int i = 0; i < RATIO; i++) {
                 set(
                         at + 2 + i,
-                        i * ModelShape.BLOCK_TOKENS < inBlock ? gpuBlocks[from / ModelShape.BLOCK_TOKENS + i] : 0);
+                        i * ModelShape.BLOCK_TOKENS < inBlock ? layerBlocks[from / ModelShape.BLOCK_TOKENS + i] : 0);
             }
         }
     }
@@ -112,21 +119,37 @@ final class BlockCopyList implements AutoCloseable {
         pinned.memory().setAtIndex(JAVA_INT, at, value);
     }
 
-    void forEachRun(Run run) {
+    /** @param step layer blocks from a copy to the next one that the copy engine copies with it */
+    void forEachRun(int step, Run run) {
         for (int first = 0, next; first < count; first = next) {
-            for (next = first + 1; next < count && hosts[next] == hosts[next - 1] + 1; ) {
+            next = first + 1;
+            while (next < count && hosts[next] == hosts[next - 1] + 1 && copies[next] == copies[next - 1] + step) {
                 next++;
             }
-            run.accept(hosts[first], first, next - first);
+            run.accept(hosts[first], copies[first], next - first);
         }
     }
 
-    /** @param numbered whether kernels address host blocks by their number in the list, rather than in the pool */
-    void upload(Stream stream, boolean numbered) {
+    /** Uploads the list for kernels that address blocks of the host pool. */
+    void upload(Stream stream) {
+        upload(stream, hosts);
+    }
+
+    /**
+     * Uploads the list for kernels that address copies of host blocks in GPU memory.
+     *
+     * @param place layer block at which the n-th copy begins
+     */
+    void upload(Stream stream, IntUnaryOperator place) {
+        copies = IntStream.range(0, count).map(place).toArray();
+        upload(stream, copies);
+    }
+
+    private void upload(Stream stream, int[] blocks) {
         if (count > 0) {
             set(0, count);
             for (int i = 0; i < count; i++) {
-                set(INTS * (i + 1), numbered ? i : hosts[i]);
+                set(INTS * (i + 1), blocks[i]);
             }
             stream.upload(device, 0, pinned.memory(), bytes(count));
         }

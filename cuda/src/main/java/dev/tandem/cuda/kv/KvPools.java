@@ -13,7 +13,6 @@ import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.weights.HalfFloats;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.kv.KvTier;
-import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.model.config.DataType;
@@ -24,9 +23,10 @@ import java.util.SplittableRandom;
 import java.util.stream.IntStream;
 
 /**
- * The KV blocks of both tiers and the copies between them. GPU memory holds {@code [layers][blocks]} of prelude.cu's
- * format, then two layers of staging for prefill offload. Pinned host memory holds {@code [layers][blocks]} of the
- * format that the CPU attends over. Kernels convert the format while they copy over the link.
+ * The KV blocks of both tiers and the copies between them. GPU memory holds {@code [blocks][layers]} of prelude.cu's
+ * format: a block is contiguous, so that a step can borrow it as staging for any layers. Pinned host memory holds
+ * {@code [layers][blocks]} of the format that the CPU attends over. Kernels convert the format while they copy over the
+ * link.
  *
  * <p>Order within a step: swaps out, then swaps in, a few layers at a time, each before its layer writes KV. An
  * offloaded prefill's layer leaves its staging before the layer after next writes there ({@link PrefillOffload}). The
@@ -38,7 +38,7 @@ public final class KvPools implements AutoCloseable {
     /** Layers per copy: a step's first layer waits for one copy. */
     private static final int LAYERS_AT_ONCE = 2;
 
-    private static final long WORD = 4;
+    static final long WORD = 4;
     /** All bits set, which is NaN in both types. */
     private static final int NAN = -1;
     /** Number of random words, which the fill repeats. */
@@ -59,9 +59,6 @@ public final class KvPools implements AutoCloseable {
     private final Kernels kernels;
     private final int layers;
     private final int gpuBlocks;
-    /** Blocks of one staging area. */
-    private final int stagingBlocks;
-
     private final int hostBlocks;
     private final int copyBlocks;
     private final long hostBlockBytes;
@@ -75,6 +72,7 @@ public final class KvPools implements AutoCloseable {
     private final Event[] swapped;
 
     /**
+     * @param offloadedBlocks max blocks of the prefills that a step offloads
      * @param maxSequences max sequences that move in a step
      * @param checksums whether checksums are compared on both sides of every move
      */
@@ -83,7 +81,7 @@ public final class KvPools implements AutoCloseable {
             Kernels kernels,
             ModelShape shape,
             int gpuBlocks,
-            StagingSize staging,
+            int offloadedBlocks,
             long hostBytes,
             int maxSequences,
             boolean checksums) {
@@ -93,14 +91,11 @@ public final class KvPools implements AutoCloseable {
         this.kernels = kernels;
         this.layers = shape.config().layers();
         this.gpuBlocks = gpuBlocks;
-        this.stagingBlocks = staging.tokens() / ModelShape.BLOCK_TOKENS;
         this.hostBlockBytes = HostFormat.blockBytes(shape);
         this.hostBlocks =
                 (int) Math.min(Integer.MAX_VALUE / HostFormat.BLOCK_TOKENS, hostBytes / (hostBlockBytes * layers));
         this.copyBlocks = Math.clamp(device.multiprocessors() / SMS_PER_COPY_BLOCK, 1, MAX_COPY_BLOCKS);
-        this.gpu = device.allocate(
-                (long) gpuBlocks * layers * shape.blockBytes() + StagingSize.AREAS * staging.areaBytes(),
-                "the GPU KV pool");
+        this.gpu = device.allocate(gpuBlocks * shape.blockBytes(), "the GPU KV pool");
         long bytes = hostBytes();
         this.host = bytes < MIN_HUGE
                 ? device.pinned(bytes, "the host KV pool")
@@ -109,7 +104,7 @@ public final class KvPools implements AutoCloseable {
         int max = gpuBlocks / ratio + maxSequences + 1;
         this.outs = copyList(max, true, "swaps out");
         this.ins = copyList(max, false, "swaps in");
-        this.prefillOffload = new PrefillOffload(device, kernels, this, shape, staging, maxSequences);
+        this.prefillOffload = new PrefillOffload(device, kernels, this, shape, offloadedBlocks, maxSequences);
         this.swapping = device.stream("swaps");
         this.planned = device.event();
         this.swapped = new Event[(layers + LAYERS_AT_ONCE - 1) / LAYERS_AT_ONCE];
@@ -139,9 +134,9 @@ public final class KvPools implements AutoCloseable {
         return gpuBlocks;
     }
 
-    /** Address of a layer's blocks in the GPU pool. */
+    /** Address of a layer's part of the first GPU block. */
     public long layer(int layer) {
-        return gpu.address() + layer * layerBytes();
+        return gpu.address() + layer * shape.layerBlockBytes();
     }
 
     public int hostBlocks() {
@@ -178,7 +173,7 @@ public final class KvPools implements AutoCloseable {
 
     /** For tests: fills a block of the first layer with NaN, as if its sequence's hidden state had overflowed. */
     public void poison(Stream stream, int block) {
-        stream.fill(gpu, block * shape.blockBytes(), shape.blockBytes(), NAN);
+        stream.fill(gpu, block * shape.blockBytes(), shape.layerBlockBytes(), NAN);
     }
 
     /** For tests: fills every host block with NaN. */
@@ -186,32 +181,44 @@ public final class KvPools implements AutoCloseable {
         host.memory().fill((byte) NAN);
     }
 
-    /** Starts a step's lists of moves; the moves of the step before have run. */
-    public void beginStep() {
+    /**
+     * Starts a step's lists of moves; the moves of the step before have run.
+     *
+     * @param staging blocks of the pool that the step may use for prefills that it offloads
+     */
+    public void beginStep(List<Swap> swaps, int[] staging) {
         outs.clear();
         ins.clear();
-        prefillOffload.clear();
+        prefillOffload.beginStep(staging);
+        swaps.forEach(this::add);
     }
 
-    /** Adds a swap to the step. */
-    public void swap(Swap swap) {
+    private void add(Swap swap) {
         boolean out = swap.to() == KvTier.HOST;
         (out ? outs : ins)
                 .add(
                         out ? swap.toBlocks() : swap.fromBlocks(),
-                        out ? swap.fromBlocks() : swap.toBlocks(),
+                        layerBlocks(out ? swap.fromBlocks() : swap.toBlocks()),
                         0,
                         swap.tokens());
     }
 
-    /** Allocates staging for an offloaded prefill; returns block numbers for its block table, beyond the pool's. */
+    private int[] layerBlocks(int[] blocks) {
+        int[] numbers = new int[blocks.length];
+        for (int i = 0; i < blocks.length; i++) {
+            numbers[i] = blocks[i] * layers;
+        }
+        return numbers;
+    }
+
+    /** Places an offloaded prefill in the staging; returns the numbers for its block table, beyond those of blocks. */
     public int[] stage(Chunk chunk) {
         return prefillOffload.stage(chunk, gpuBlocks);
     }
 
-    /** Offset that the layer's kernels add to staging block numbers, in blocks from the layer's first. */
+    /** What the layer's kernels add to numbers of staging, so that they count layer blocks from the layer's first. */
     public int stagingShift(int layer) {
-        return (layers - layer - 1) * gpuBlocks + layer % StagingSize.AREAS * stagingBlocks;
+        return layer % PrefillOffload.AREAS - layer - gpuBlocks;
     }
 
     /** Which kinds of swap a step has, as far as these change the launches. */
@@ -228,8 +235,8 @@ public final class KvPools implements AutoCloseable {
     public void upload(Stream stream) {
         ins.beginSums();
         prefillOffload.beginSums();
-        outs.upload(stream, false);
-        ins.upload(stream, false);
+        outs.upload(stream);
+        ins.upload(stream);
         prefillOffload.upload(stream);
     }
 
@@ -252,7 +259,7 @@ public final class KvPools implements AutoCloseable {
         }
     }
 
-    /** Copies {@code count} layers, {@code layer} first; {@code from} is the address of its GPU blocks. */
+    /** Copies {@code count} layers, {@code layer} first; layer blocks are counted from the address {@code from}. */
     void move(Stream stream, Kernel kernel, long from, BlockCopyList moves, int layer, int count) {
         if (moves.count() > 0) {
             kernel.launch(
@@ -261,22 +268,12 @@ public final class KvPools implements AutoCloseable {
                     1,
                     from,
                     hostBlock(layer, 0),
-                    layerBytes() / WORD,
                     hostBlocks * hostBlockBytes / WORD,
+                    hostBlockBytes / WORD,
                     moves.address(),
                     count);
-            moves.sum(stream, from, layerBytes(), layer, count);
+            moves.sum(stream, from, layer, count);
         }
-    }
-
-    /** Address of a layer's staging. */
-    public long stage(int layer) {
-        return gpu.address()
-                + ((long) gpuBlocks * layers + (long) (layer % StagingSize.AREAS) * stagingBlocks) * shape.blockBytes();
-    }
-
-    private long layerBytes() {
-        return gpuBlocks * shape.blockBytes();
     }
 
     /**

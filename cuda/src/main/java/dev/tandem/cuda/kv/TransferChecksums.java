@@ -62,12 +62,10 @@ public final class TransferChecksums implements AutoCloseable {
     /**
      * Enqueues the GPU's sums of {@code count} layers; the caller orders them before later writes to these blocks.
      *
-     * @param gpu address of the first one's blocks
-     * @param gpuLayer bytes from one layer's blocks to the next layer's
+     * @param gpu address from which the moves count layer blocks of the first layer
      */
-    void enqueue(Stream stream, BlockCopyList moves, long gpu, long gpuLayer, int layer, int count) {
-        kernels.sumMoved.launch(
-                stream, BLOCKS, count, gpu, gpuLayer / Short.BYTES, moves.address(), layer, layers, sums.address());
+    void enqueue(Stream stream, BlockCopyList moves, long gpu, int layer, int count) {
+        kernels.sumMoved.launch(stream, BLOCKS, count, gpu, moves.address(), layer, layers, sums.address());
     }
 
     /**

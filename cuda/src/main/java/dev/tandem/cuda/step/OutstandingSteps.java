@@ -108,8 +108,7 @@ public final class OutstandingSteps {
                 underWay = Optional.of(new InFlightStep(plan.step(), time.nanos(), limitNanos));
             }
             int slot = clock.begin(stream);
-            pools.beginStep();
-            plan.swaps().forEach(pools::swap);
+            pools.beginStep(plan.swaps(), PlanRows.staging(plan));
             hostTokens.ifPresent(tokens -> plan.pause().forEach(tokens.queues()::pause));
             StepLauncher.Report addresses =
                     new StepLauncher.Report(report.of(slot).address(), trace.stamps(slot), report.logprobs(slot));

@@ -20,6 +20,13 @@ public final class PlanRows {
 
     private PlanRows() {}
 
+    /** Blocks of the GPU pool that the plan borrows for the prefills that it offloads. */
+    public static int[] staging(StepPlan plan) {
+        return plan.subBatches().isEmpty()
+                ? new int[0]
+                : plan.subBatches().getFirst().staging();
+    }
+
     /**
      * The chunks of each sub-batch in the order of their rows; a plan without sub-batches yields one that is empty.
      *

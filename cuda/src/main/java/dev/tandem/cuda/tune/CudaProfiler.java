@@ -202,16 +202,16 @@ final class CudaProfiler {
             int[] gpu = IntStream.range(0, blocks * ratio).toArray();
             int[] host = IntStream.range(0, blocks).toArray();
             int tokens = blocks * HostFormat.BLOCK_TOKENS;
+            List<Swap> swaps = List.of(new Swap(0, KvTier.GPU, gpu, KvTier.HOST, host, tokens));
             double millis = timer.time(REPEATS, () -> {
-                pools.beginStep();
-                pools.swap(new Swap(0, KvTier.GPU, gpu, KvTier.HOST, host, tokens));
+                pools.beginStep(swaps, new int[0]);
                 pools.upload(stream);
                 pools.begin(stream);
                 pools.end(stream);
             });
             put(points, (double) HostFormat.bytesPerToken(shape) * tokens, millis);
         }
-        pools.beginStep();
+        pools.beginStep(List.of(), new int[0]);
         return points;
     }
 

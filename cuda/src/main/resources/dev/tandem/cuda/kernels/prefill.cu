@@ -25,8 +25,7 @@ __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, con
         int block = (token + row) / BLOCK_TOKENS;
         bool inside = block * BLOCK_TOKENS < end;
         int id = inside ? table[block] : 0;
-        if (id >= poolBlocks) id += stagingShift;
-        const half16 *tile = blocks + ((size_t)id * KV_HEADS + kvHead) * 2 * KV_TILE;
+        const half16 *tile = layerBlock(blocks, id, poolBlocks, stagingShift) + kvHead * 2 * KV_TILE;
         uint4 *key = to + row * KEY_CHUNKS + KEY_SWIZZLE(row, chunk);
         uint4 *value = to + STAGE_CHUNKS + pair * VALUE_CHUNKS + VALUE_SWIZZLE(pair, piece);
         if (inside) {
@@ -40,7 +39,7 @@ __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, con
     copyCommit();
 }
 
-// queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, those from poolBlocks on stagingShift further;
+// queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, as layerBlock takes them;
 // grid KV_HEADS * tiles * splits: so many blocks share a tile's context where it is long enough; finished
 // [tiles][KV_HEADS] zeroed.
 // The last parameter is the header of prefill_wgmma.cu, which is launched alike: this kernel leaves no multiprocessors

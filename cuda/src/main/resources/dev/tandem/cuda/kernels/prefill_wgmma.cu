@@ -91,7 +91,7 @@ struct Stager {
     }
 
     __device__ __forceinline__ const half16 *tile(int id) const {
-        return blocks + ((size_t)(id < poolBlocks ? id : id + stagingShift) * KV_HEADS + head) * (2 * KV_TILE);
+        return layerBlock(blocks, id, poolBlocks, stagingShift) + head * (2 * KV_TILE);
     }
 
     template <int BUFFER> __device__ __forceinline__ void load(char *to) {
@@ -307,7 +307,7 @@ __device__ __forceinline__ void attend(const Work &work, const half16 *queries, 
     }
 }
 
-// queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, those from poolBlocks on stagingShift further;
+// queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, as layerBlock takes them;
 // any grid: its blocks take the parts of all tiles, of each KV head, between them; `splits` of a tile's context where
 // it is long enough;
 // finished [tiles][KV_HEADS] zeroed. With 160 registers a block of host tokens that are sent fits beside it (4,096 are

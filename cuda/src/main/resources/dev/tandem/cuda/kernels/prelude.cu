@@ -1,17 +1,20 @@
 // Joined in front of every kernel source. Defines given by ModelShape.java:
 //   BF16        1: bfloat16 storage, 0: float16
+//   LAYERS      of the model
 //   HIDDEN      width of the residual stream, a multiple of 32; HIDDEN_REAL of it are the model's
 //   HEADS, KV_HEADS, GROUP = HEADS / KV_HEADS
 //   HEAD_DIM    the model's head size; HEAD_WIDTH: as stored, a multiple of 32, the rest is zero
 //   INTERMEDIATE, VOCABULARY (rows of the output head; VOCABULARY_REAL of them are tokens)
 // Constants that launches share with the kernels are defines too; KernelConstants.java explains each.
-// All matrices are row-major. A KV block holds BLOCK_TOKENS tokens of every KV head of one layer:
-//   [KV_HEADS] { K [tokens][HEAD_WIDTH], V [token pairs][HEAD_WIDTH][2] }
+// All matrices are row-major. A KV block holds BLOCK_TOKENS tokens of every layer, in LAYERS layer blocks:
+//   [LAYERS] [KV_HEADS] { K [tokens][HEAD_WIDTH], V [token pairs][HEAD_WIDTH][2] }
+// Kernels of one layer receive the address of that layer's part of block 0.
 // V of tokens that are not written yet is zero: attention multiplies it by a weight of zero, and 0 * NaN is NaN. Each
 // kernel that writes a block clears it: rope_store and move_in. K of such tokens may be anything: their scores are
 // replaced, not multiplied.
 #define QKV_WIDTH ((HEADS + 2 * KV_HEADS) * HEAD_WIDTH)
 #define KV_TILE (BLOCK_TOKENS * HEAD_WIDTH)
+#define LAYER_BLOCK (2 * KV_HEADS * KV_TILE) // values
 #define EIGHT_HEADS ((GROUP + 7) / 8)
 #define INFINITE __int_as_float(0x7f800000)
 
@@ -175,6 +178,12 @@ __device__ __forceinline__ float blockSum(float v) {
 #define KEY_ROWS ((HEAD_DIM / 2 + 15) / 16 * 16)
 #define HOST_KEY_WORDS (KEY_ROWS * HOST_TOKENS)
 #define HOST_HEAD_WORDS (HOST_KEY_WORDS + HOST_TOKENS / 2 * HEAD_DIM)
+
+// Where a layer's part of a block lies. Numbers from poolBlocks on name layer blocks instead of blocks: these hold the KV
+// of offloaded prefills in transit, and `stagingShift` makes the number relative to this layer.
+__device__ __forceinline__ const half16 *layerBlock(const half16 *blocks, int id, int poolBlocks, int stagingShift) {
+    return blocks + (id < poolBlocks ? (long)id * LAYERS : (long)(id + stagingShift)) * LAYER_BLOCK;
+}
 
 struct Draw { float temperature, topP, minP, uniform; int topK, row, logprobs, adjusted; };
 // what is done to a token's logit first; a forbidden token's penalty is infinite

@@ -314,7 +314,7 @@ __device__ __forceinline__ void warpSent(const HostTokens *hostTokens, const Bat
 
 // q, k and v of a row: sum of partials (splits > 0) or the finished GEMM, bias, norm of q and k heads, rotation.
 // q goes to queries [rows][HEADS][HEAD_WIDTH], k and v to the row's slot of this layer's blocks (slot -1: nowhere);
-// blocks from poolBlocks on are staging, stagingShift blocks further. q, k and v of in-flight tokens go to
+// layerBlock says where a block lies. q, k and v of in-flight tokens go to
 // `hostTokens`;
 // so do those of rows that the CPU attends to within the step (slot < -1). V of two tokens is interleaved: where the
 // next row is of the second, a thread stores both.
@@ -399,8 +399,8 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
     }
     if (slot < 0) return;
     int token = slot % BLOCK_TOKENS, block = slot / BLOCK_TOKENS;
-    if (block >= poolBlocks) block += stagingShift;
-    half16 *tile = blocks + ((size_t)block * KV_HEADS + (head - HEADS) % KV_HEADS) * 2 * KV_TILE;
+    half16 *tile = (half16 *)layerBlock(blocks, block, poolBlocks, stagingShift) + (head - HEADS) % KV_HEADS * 2
+            * KV_TILE;
     half16 *pair = tile + KV_TILE + token / 2 * HEAD_WIDTH * 2;
     if (isKey) storeHead(tile + token * HEAD_WIDTH, lane, HEAD_WIDTH, mine);
     else if (together || clears) storeTokens<1, 1>(pair, lane, mine, next);
@@ -431,7 +431,7 @@ extern "C" __global__ void __launch_bounds__(256) swiglu(const half16 *gateUp, h
     *(uint4 *)(out + at) = r;
 }
 
-// One host block and the GPU blocks of its tokens.
+// One host block and the layer blocks of its tokens, counted from layer 0 of block 0.
 struct Move { int host, tokens, gpu[4], unused0, unused1; };
 struct Moves { int count, unused[7]; Move list[1]; };
 
@@ -451,8 +451,10 @@ __device__ __forceinline__ void transpose(uint4 *v) {
 #define PARTS_PER_HEAD (2 * HEAD_WIDTH)
 struct MovePart {
     const Move *move;
+    long hostBlock;
     int layer, head, token, pair, part;
-    __device__ __forceinline__ MovePart(const Moves *moves, int count, long at) {
+    __device__ __forceinline__ MovePart(const Moves *moves, int count, long at, long hostBlock)
+            : hostBlock(hostBlock) {
         part = at % PARTS_PER_HEAD;
         int item = at / PARTS_PER_HEAD;
         head = item % KV_HEADS;
@@ -467,7 +469,7 @@ struct MovePart {
     __device__ __forceinline__ long gpuKeys(int token) const {
         return gpuTile(token) + token % BLOCK_TOKENS * (HEAD_WIDTH / 2) + pair;
     }
-    __device__ __forceinline__ long host() const { return ((long)move->host * KV_HEADS + head) * HOST_HEAD_WORDS; }
+    __device__ __forceinline__ long host() const { return move->host * hostBlock + head * HOST_HEAD_WORDS; }
     __device__ __forceinline__ long hostKeys(int i) const { return host() + (pair + i) * HOST_TOKENS + token; }
     // the i-th of V's: tokens 2 at / (HEAD_WIDTH / 4) and the next
     __device__ __forceinline__ int valuePair(int i) const { return (part + i * PARTS_PER_HEAD) / (HEAD_WIDTH / 4); }
@@ -481,16 +483,16 @@ struct MovePart {
     }
 };
 
-// KV of `layers` layers from GPU blocks to host blocks. gpu and host point at the first layer; gpuLayer and hostLayer
-// are words to the next one. V of tokens that are not there is zero, and so are the rows that pad K.
-extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_out(const word *gpu, word *host, long gpuLayer,
-        long hostLayer, const Moves *moves, int layers) {
+// KV of `layers` layers from GPU blocks to host blocks. gpu and host point at the first layer; hostLayer is the number of
+// words to the next one, and hostBlock to the next host block. V of tokens that are not there is zero, and so are the rows that pad K.
+extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_out(const word *gpu, word *host, long hostLayer,
+        long hostBlock, const Moves *moves, int layers) {
     int count = moves->count;
     const uint4 zero = make_uint4(0, 0, 0, 0);
     for (long at = (long)blockIdx.x * MOVE_THREADS + threadIdx.x; at < (long)layers * count * KV_HEADS * PARTS_PER_HEAD;
             at += (long)gridDim.x * MOVE_THREADS) {
-        MovePart part(moves, count, at);
-        const word *source = gpu + part.layer * gpuLayer;
+        MovePart part(moves, count, at, hostBlock);
+        const word *source = gpu + (long)part.layer * (LAYER_BLOCK / 2);
         word *target = host + part.layer * hostLayer;
         int tokens = part.move->tokens;
         uint4 k[4], v[4];
@@ -514,14 +516,14 @@ extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_out(const word *
 
 // The other way. V of tokens that are not there becomes zero in the blocks of those that are: it is zero in the host
 // block, too.
-extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_in(word *gpu, const word *host, long gpuLayer,
-        long hostLayer, const Moves *moves, int layers) {
+extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_in(word *gpu, const word *host, long hostLayer,
+        long hostBlock, const Moves *moves, int layers) {
     int count = moves->count;
     const uint4 zero = make_uint4(0, 0, 0, 0);
     for (long at = (long)blockIdx.x * MOVE_THREADS + threadIdx.x; at < (long)layers * count * KV_HEADS * PARTS_PER_HEAD;
             at += (long)gridDim.x * MOVE_THREADS) {
-        MovePart part(moves, count, at);
-        word *target = gpu + part.layer * gpuLayer;
+        MovePart part(moves, count, at, hostBlock);
+        word *target = gpu + (long)part.layer * (LAYER_BLOCK / 2);
         const word *source = host + part.layer * hostLayer;
         int tokens = part.move->tokens;
         uint4 k[4], v[4];
@@ -548,11 +550,11 @@ extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_in(word *gpu, co
 
 // Whether KV arrives as it leaves, whatever the format: sums [moves][allLayers] over every value and its place in the
 // host block.
-// gpu points at layer `first`, gpuLayer values to the next one; grid (any, layers)
-extern "C" __global__ void __launch_bounds__(256) sum_moved(const half16 *gpu, long gpuLayer, const Moves *moves,
+// gpu points at layer `first`; grid (any, layers)
+extern "C" __global__ void __launch_bounds__(256) sum_moved(const half16 *gpu, const Moves *moves,
         int first, int allLayers, wide *sums) {
     __shared__ wide warps[8];
-    gpu += blockIdx.y * gpuLayer;
+    gpu += (size_t)blockIdx.y * LAYER_BLOCK;
     for (int i = blockIdx.x; i < moves->count; i += gridDim.x) {
         const Move *move = &moves->list[i];
         int tokens = move->tokens;

@@ -8,8 +8,8 @@ import org.junit.jupiter.api.Test;
 class GpuMemoryLedgerTest {
     @Test
     void thePartsAddUpToTheTotal() {
-        Map<String, Long> parts = new GpuMemoryLedger(16, 2, 1, 40, 3, 10, 80).parts();
-        assertThat(parts).containsEntry("driver, others", 8L).containsEntry("staging", 3L);
+        Map<String, Long> parts = new GpuMemoryLedger(16, 2, 1, 43, 10, 80).parts();
+        assertThat(parts).containsEntry("driver, others", 8L).containsEntry("KV pool", 43L);
         long total = parts.get("total");
         assertThat(parts.values().stream().mapToLong(Long::longValue).sum()).isEqualTo(2 * total);
     }

@@ -30,18 +30,20 @@ public class AttentionKernelTest {
         return KernelTest.shapes();
     }
 
+    /** Where the first layer of a block has a KV head. */
+    private static int head(ModelShape shape, int block, int head) {
+        int layerBlock = block * shape.config().layers();
+        return (layerBlock * shape.config().kvHeads() + head) * 2 * ModelShape.BLOCK_TOKENS * shape.headWidth();
+    }
+
     /** Where a value of the cache is, in 16-bit elements; the layout of prelude.cu. */
     private static int keyAt(ModelShape shape, int block, int head, int token, int dimension) {
-        int tile = ModelShape.BLOCK_TOKENS * shape.headWidth();
-        return (block * shape.config().kvHeads() + head) * 2 * tile + token * shape.headWidth() + dimension;
+        return head(shape, block, head) + token * shape.headWidth() + dimension;
     }
 
     private static int valueAt(ModelShape shape, int block, int head, int token, int dimension) {
         int tile = ModelShape.BLOCK_TOKENS * shape.headWidth();
-        return (block * shape.config().kvHeads() + head) * 2 * tile
-                + tile
-                + (token / 2 * shape.headWidth() + dimension) * 2
-                + token % 2;
+        return head(shape, block, head) + tile + (token / 2 * shape.headWidth() + dimension) * 2 + token % 2;
     }
 
     /** Heads whose threads are no power of two, too. */
@@ -379,13 +381,21 @@ public class AttentionKernelTest {
             int[] lengths =
                     IntStream.range(0, 5).map(i -> starts[i] + counts[i]).toArray();
             int rows = Arrays.stream(counts).sum();
+            int poolBlocks = 1000;
             Pool pool = Pool.of(rig, lengths);
             float[] q = queries(rig, rows);
             try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 256, 1000, 0, "test")) {
                 step.clear();
                 int row = 0;
                 for (int i = 0; i < counts.length; i++) {
-                    int table = step.table(pool.tables[i], pool.tables[i].length);
+                    // every other table names layer blocks, as those of staged prompts do
+                    int[] blocks = pool.tables[i].clone();
+                    if (i % 2 == 1) {
+                        Arrays.setAll(
+                                blocks,
+                                j -> poolBlocks + blocks[j] * shape.config().layers());
+                    }
+                    int table = step.table(blocks, blocks.length);
                     StepLayout.tiles(step, row, counts[i], starts[i], table, shape.tileTokens());
                     row += counts[i];
                 }
@@ -412,8 +422,8 @@ public class AttentionKernelTest {
                             step.tiles(),
                             shape.scoreScale(),
                             out.address(),
-                            Integer.MAX_VALUE,
-                            0,
+                            poolBlocks,
+                            -poolBlocks,
                             splits,
                             parts.address(),
                             finished.address(),

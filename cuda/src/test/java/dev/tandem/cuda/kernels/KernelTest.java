@@ -523,7 +523,6 @@ class KernelTest {
             List<DeviceBuffer> sides,
             DeviceBuffer target,
             int hostBlocks,
-            long gpuLayer,
             DeviceBuffer list,
             int[] moves) {
         int layers = 2;
@@ -533,7 +532,7 @@ class KernelTest {
             for (DeviceBuffer side : sides) {
                 DeviceBuffer sums = rig.zeros(8L * moves[0] * layers);
                 rig.kernels.sumMoved.launch(
-                        rig.stream, 2, layers, side.address(), gpuLayer, list.address(), 0, layers, sums.address());
+                        rig.stream, 2, layers, side.address(), list.address(), 0, layers, sums.address());
                 MemorySegment summed = rig.get(sums, 8L * moves[0] * layers);
                 Set<Long> different = new HashSet<>();
                 for (int i = 0; i < moves[0] * layers; i++) {
@@ -559,7 +558,7 @@ class KernelTest {
             int layers = 2;
             int gpuBlocks = 11;
             int hostBlocks = 4;
-            int blockHalves = (int) (shape.blockBytes() / 2);
+            int blockHalves = (int) (shape.layerBlockBytes() / 2);
             int hostHalves = (int) (format.blockBytes() / 2);
             float[] from = rig.halves(layers * gpuBlocks * blockHalves, 1);
             int width = shape.headWidth();
@@ -571,31 +570,30 @@ class KernelTest {
                 from[i] = d < dim ? from[i] : 0;
             }
             int[] tokens = {64, 19, 1};
-            // their number; then host block, tokens, GPU blocks
+            // their number; then host block, tokens, layer blocks
             int[] moves = {
-                3, 0, 0, 0, 0, 0, 0, 0, 2, 64, 9, 0, 4, 10, 0, 0, 0, 19, 3, 1, 0, 0, 0, 0, 3, 1, 7, 0, 0, 0, 0, 0
+                3, 0, 0, 0, 0, 0, 0, 0, 2, 64, 18, 0, 8, 20, 0, 0, 0, 19, 6, 2, 0, 0, 0, 0, 3, 1, 14, 0, 0, 0, 0, 0
             };
             DeviceBuffer source = rig.putHalves(from);
             DeviceBuffer target = rig.poisoned(2L * layers * hostBlocks * hostHalves);
             DeviceBuffer list = rig.put(moves);
-            long gpuLayer = (long) gpuBlocks * shape.blockBytes() / 4;
-            long hostLayer = hostBlocks * format.blockBytes() / 4;
+            long hostBlock = format.blockBytes() / 4;
+            long hostLayer = hostBlocks * hostBlock;
             rig.kernels.moveOut.launch(
-                    rig.stream, 3, 1, source.address(), target.address(), gpuLayer, hostLayer, list.address(), layers);
+                    rig.stream, 3, 1, source.address(), target.address(), hostLayer, hostBlock, list.address(), layers);
             float[] host = rig.halves(target, layers * hostBlocks * hostHalves);
             DeviceBuffer back = rig.poisoned(2L * layers * gpuBlocks * blockHalves);
             rig.kernels.moveIn.launch(
-                    rig.stream, 5, 1, back.address(), target.address(), gpuLayer, hostLayer, list.address(), layers);
+                    rig.stream, 5, 1, back.address(), target.address(), hostLayer, hostBlock, list.address(), layers);
             float[] returned = rig.halves(back, layers * gpuBlocks * blockHalves);
-            checkSums(rig, format, List.of(source, back), target, hostBlocks, 2 * gpuLayer, list, moves);
+            checkSums(rig, format, List.of(source, back), target, hostBlocks, list, moves);
             for (int layer = 0; layer < layers; layer++) {
                 for (int move = 0; move < 3; move++) {
                     long block = 2L * (layer * hostBlocks + moves[8 + 8 * move]) * hostHalves;
                     for (int head = 0; head < shape.config().kvHeads(); head++) {
                         for (int token = 0; token < 64; token++) {
                             boolean there = token < tokens[move];
-                            int gpu = (layer * gpuBlocks + moves[8 + 8 * move + 2 + token / 16]) * blockHalves
-                                    + head * 2 * tile;
+                            int gpu = (moves[8 + 8 * move + 2 + token / 16] + layer) * blockHalves + head * 2 * tile;
                             for (int d = 0; d < dim; d++) {
                                 int key = gpu + token % 16 * width + d;
                                 int value = gpu + tile + (token % 16 / 2 * width + d) * 2 + token % 2;

@@ -1,5 +1,7 @@
 package dev.tandem.engine.executor;
 
+import dev.tandem.engine.kv.PrefillStaging;
+
 /**
  * What an executor offers: the sizes of its model, of its KV pools and of its steps. Plans must respect them.
  *
@@ -11,7 +13,7 @@ public final class ExecutorLimits {
     private final int blockTokens;
     private final int hostBlockTokens;
     private final int gpuBlocks;
-    private final int stagingBlocks;
+    private final boolean stagesPrefills;
     private final int hostBlocks;
     private final int maxBatchTokens;
     private final int layers;
@@ -32,7 +34,7 @@ public final class ExecutorLimits {
         blockTokens = builder.blockTokens;
         hostBlockTokens = builder.hostBlockTokens == 0 ? builder.blockTokens : builder.hostBlockTokens;
         gpuBlocks = builder.gpuBlocks;
-        stagingBlocks = builder.stagingBlocks;
+        stagesPrefills = builder.stagesPrefills;
         hostBlocks = builder.hostBlocks;
         maxBatchTokens = builder.maxBatchTokens;
         layers = builder.layers;
@@ -75,14 +77,14 @@ public final class ExecutorLimits {
         return gpuBlocks;
     }
 
-    /** GPU memory for prefill KV in transit to the host, in KV blocks beside {@link #gpuBlocks}. */
-    public int stagingBlocks() {
-        return stagingBlocks;
+    /** How many of the {@link #gpuBlocks} a step borrows to offload prefills. */
+    public PrefillStaging staging() {
+        return stagesPrefills ? new PrefillStaging(blockTokens, hostBlockTokens, layers) : PrefillStaging.NONE;
     }
 
-    /** Bytes of GPU memory for KV: the pool and the staging. Strategies are compared at equal values. */
+    /** Bytes of GPU memory for KV. Strategies are compared at equal values. */
     public long gpuKvBytes() {
-        return ((long) gpuBlocks + stagingBlocks) * blockTokens * kvBytesPerToken;
+        return (long) gpuBlocks * blockTokens * kvBytesPerToken;
     }
 
     /** KV blocks of the host; 0 without a host tier. */
@@ -145,7 +147,7 @@ public final class ExecutorLimits {
         private int blockTokens;
         private int hostBlockTokens;
         private int gpuBlocks;
-        private int stagingBlocks;
+        private boolean stagesPrefills;
         private int hostBlocks;
         private int maxBatchTokens;
         private int layers = 1;
@@ -188,9 +190,12 @@ public final class ExecutorLimits {
             return this;
         }
 
-        /** Sets {@link ExecutorLimits#stagingBlocks}; 0 without it. */
-        public Builder stagingBlocks(int value) {
-            stagingBlocks = value;
+        /**
+         * Sets whether offloaded prefills pass through {@link ExecutorLimits#staging}; false without it, for executors
+         * that write them to the host directly.
+         */
+        public Builder stagesPrefills(boolean value) {
+            stagesPrefills = value;
             return this;
         }
 

@@ -81,6 +81,22 @@ public final class BlockPool {
         free[freeCount++] = block;
     }
 
+    /** Takes free blocks out of the free list until {@link #giveBack}; nobody owns them. */
+    int[] borrow(int blocks) {
+        if (blocks > freeCount) {
+            throw new IllegalStateException(
+                    tier + " pool: " + blocks + " blocks are to be borrowed and " + freeCount + " are free");
+        }
+        freeCount -= blocks;
+        return Arrays.copyOfRange(free, freeCount, freeCount + blocks);
+    }
+
+    void giveBack(int[] blocks) {
+        for (int block : blocks) {
+            free[freeCount++] = block;
+        }
+    }
+
     long owner(int block) {
         return owner[block];
     }

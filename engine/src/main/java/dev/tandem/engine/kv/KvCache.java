@@ -1,5 +1,6 @@
 package dev.tandem.engine.kv;
 
+import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.request.Sequence;
 import java.util.Arrays;
 import java.util.Collection;
@@ -15,23 +16,24 @@ import java.util.Optional;
 public final class KvCache implements KvCapacity {
     private final int gpuBlockTokens;
     private final int hostBlockTokens;
+    private final PrefillStaging staging;
     private final BlockPool gpu;
     private final BlockPool host;
 
-    /** Creates a cache whose blocks have the same number of tokens in both tiers. */
+    /** Creates a cache whose blocks have the same number of tokens in both tiers, and that stages no prefills. */
     public KvCache(int blockTokens, int gpuBlocks, int hostBlocks) {
-        this(blockTokens, blockTokens, gpuBlocks, hostBlocks);
+        this(blockTokens, blockTokens, gpuBlocks, hostBlocks, PrefillStaging.NONE);
     }
 
-    /**
-     * Creates a cache whose blocks are all free.
-     *
-     * @param gpuBlockTokens tokens per GPU block
-     * @param hostBlockTokens tokens per host block
-     */
-    public KvCache(int gpuBlockTokens, int hostBlockTokens, int gpuBlocks, int hostBlocks) {
+    /** Creates the cache of an executor; its blocks are all free. */
+    public KvCache(ExecutorLimits limits) {
+        this(limits.blockTokens(), limits.hostBlockTokens(), limits.gpuBlocks(), limits.hostBlocks(), limits.staging());
+    }
+
+    private KvCache(int gpuBlockTokens, int hostBlockTokens, int gpuBlocks, int hostBlocks, PrefillStaging staging) {
         this.gpuBlockTokens = gpuBlockTokens;
         this.hostBlockTokens = hostBlockTokens;
+        this.staging = staging;
         this.gpu = new BlockPool(KvTier.GPU, gpuBlocks);
         this.host = new BlockPool(KvTier.HOST, hostBlocks);
     }
@@ -56,6 +58,25 @@ public final class KvCache implements KvCapacity {
     public int blocksFor(KvTier tier, int tokens) {
         int each = blockTokens(tier);
         return (tokens + each - 1) / each;
+    }
+
+    @Override
+    public PrefillStaging staging() {
+        return staging;
+    }
+
+    /**
+     * GPU blocks that one step may use until it ends. They are not granted before {@link #giveBack}.
+     *
+     * @throws IllegalStateException when fewer are free
+     */
+    public int[] borrow(int blocks) {
+        return gpu.borrow(blocks);
+    }
+
+    /** Frees borrowed blocks. That may be before the step ends, because later steps begin after it. */
+    public void giveBack(int[] blocks) {
+        gpu.giveBack(blocks);
     }
 
     @Override

@@ -13,6 +13,9 @@ public interface KvCapacity {
     /** Blocks that hold {@code tokens} tokens in the tier. */
     int blocksFor(KvTier tier, int tokens);
 
+    /** How many GPU blocks a step borrows to offload prefills. */
+    PrefillStaging staging();
+
     /** Blocks that the sequence lacks to hold {@code tokens} tokens in the tier where it is. */
     int missing(Sequence sequence, int tokens);
 }

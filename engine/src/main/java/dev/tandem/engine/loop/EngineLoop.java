@@ -59,9 +59,7 @@ public final class EngineLoop {
         this.executor = executor;
         this.clock = clock;
         this.listener = new IsolatedListener(listener);
-        var limits = executor.limits();
-        this.state = new SchedulerState(
-                new KvCache(limits.blockTokens(), limits.hostBlockTokens(), limits.gpuBlocks(), limits.hostBlocks()));
+        this.state = new SchedulerState(new KvCache(executor.limits()));
         this.committer = new PlanCommitter(state);
         this.pipeline = new StepPipeline(executor, clock, state, committer);
         this.requests = new LiveRequests(config, arrivals, clock, this.listener, committer, pipeline);

@@ -20,6 +20,7 @@ final class BlockLedger {
     private final SchedulerState state;
     private final KvCapacity kv;
     private int freeGpu;
+    private int freeBeforeMoves;
     private int freeHost;
     private int gpuSequences;
     private final List<Sequence> drops = new ArrayList<>();
@@ -37,12 +38,18 @@ final class BlockLedger {
         this.state = state;
         this.kv = state.kv();
         this.freeGpu = kv.pool(KvTier.GPU).free();
+        this.freeBeforeMoves = freeGpu;
         this.freeHost = kv.pool(KvTier.HOST).free();
         this.gpuSequences = state.gpu().size();
     }
 
     int freeGpu() {
         return freeGpu;
+    }
+
+    /** GPU blocks that the step may borrow: they stay free, and no move of the step reads them. */
+    int borrowable() {
+        return Math.min(freeGpu, freeBeforeMoves);
     }
 
     int freeHost() {
@@ -137,6 +144,7 @@ final class BlockLedger {
             outs.add(sequence);
             moved.add(sequence);
         } else {
+            freeBeforeMoves += sequence.table().count();
             drops.add(sequence);
         }
     }

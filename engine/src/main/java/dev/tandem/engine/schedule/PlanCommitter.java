@@ -46,14 +46,13 @@ public final class PlanCommitter {
         BlockLedger blocks = draft.blocks();
         blocks.drops().forEach(this::drop);
         draft.bypassed().forEach(sequence -> sequence.timings().countBypassed());
+        // before the moves: staging must not lie in blocks that a move of the same step still reads
+        int[] staging = kv.borrow(draft.stagingBlocks());
         List<Swap> swaps = swaps(blocks);
-        List<SubBatch> subBatches = new ArrayList<>(2);
-        for (int batch = 0; batch < 2; batch++) {
-            if (!draft.rows(batch).isEmpty()) {
-                subBatches.add(new SubBatch(chunks(draft.rows(batch))));
-            }
-        }
+        List<Chunk> first = chunks(draft.rows(0));
+        List<Chunk> second = chunks(draft.rows(1));
         List<Admission> admissions = admissions(draft.admissions());
+        kv.giveBack(staging);
         int inFlight = state.inFlight().size();
         state.scheduled(draft.rows(0).size() + draft.rows(1).size() + inFlight);
         List<Long> resume = draft.resumed().isEmpty()
@@ -62,11 +61,23 @@ public final class PlanCommitter {
         return new StepPlan(
                 state.nextStep(),
                 swaps,
-                subBatches,
+                subBatches(first, second, staging),
                 admissions,
                 slots(draft.slots(), inFlight),
                 state.takePausing(),
                 resume);
+    }
+
+    /** Only the first sub-batch has prefills. */
+    private static List<SubBatch> subBatches(List<Chunk> first, List<Chunk> second, int[] staging) {
+        List<SubBatch> batches = new ArrayList<>(2);
+        if (!first.isEmpty()) {
+            batches.add(new SubBatch(first, staging));
+        }
+        if (!second.isEmpty()) {
+            batches.add(new SubBatch(second));
+        }
+        return batches;
     }
 
     private void drop(Sequence sequence) {

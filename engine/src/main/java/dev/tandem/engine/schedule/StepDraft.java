@@ -1,7 +1,7 @@
 package dev.tandem.engine.schedule;
 
 import dev.tandem.engine.kv.KvTier;
-import dev.tandem.engine.kv.StagingSize;
+import dev.tandem.engine.kv.PrefillStaging;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.step.AttentionSite;
 import java.util.ArrayList;
@@ -39,7 +39,7 @@ public final class StepDraft {
     private final List<Sequence> admissions = new ArrayList<>();
     private final List<Sequence> resumed = new ArrayList<>();
     private long admittedTokens;
-    private int stagedBlocks;
+    private PrefillStaging.Need staged = PrefillStaging.Need.NOTHING;
     private int slots;
     private Shape shape = Shape.GPU_ONLY;
     private boolean cohort;
@@ -76,9 +76,14 @@ public final class StepDraft {
         return blocks;
     }
 
-    /** GPU blocks that are free once the draft is carried out. */
+    /** GPU blocks that are free once the draft is carried out, and that it does not borrow either. */
     public int freeGpu() {
-        return blocks.freeGpu();
+        return blocks.freeGpu() - stagingBlocks();
+    }
+
+    /** GPU blocks that the step borrows for the KV of offloaded prefills in transit. */
+    public int stagingBlocks() {
+        return state.kv().staging().blocks(staged);
     }
 
     /** Host blocks that are free once the draft is carried out. */
@@ -210,7 +215,7 @@ public final class StepDraft {
     private Row removeRow(int index) {
         Row row = batches.get(0).remove(index);
         loads.get(0).add(row, -1);
-        stagedBlocks -= staged(row);
+        staged = staged.minus(staged(row));
         return row;
     }
 
@@ -270,20 +275,44 @@ public final class StepDraft {
         resumed.add(sequence);
     }
 
-    /** Max tokens of a prompt that can be offloaded to the host, in however many chunks. */
-    public int maxPrefillOffloadTokens() {
-        return StagingSize.maxTokens(budget.maxBatchTokens(), state.kv().blockTokens(KvTier.GPU));
+    /** Whether an empty GPU could stage a prompt of {@code tokens}, in however many chunks. */
+    public boolean couldStage(int tokens) {
+        PrefillStaging staging = state.kv().staging();
+        return tokens <= staging.maxTokens(budget.maxBatchTokens())
+                && staging.blocks(staging.max(tokens))
+                        <= state.kv().pool(KvTier.GPU).size();
     }
 
-    /** Tokens of one more prompt, earlier chunks included, that this step may still offload to the host. */
-    public int prefillOffloadRoom() {
-        return maxPrefillOffloadTokens() - stagedBlocks * state.kv().blockTokens(KvTier.GPU);
+    /** Max tokens of the sequence's prompt, up to {@code rows}, that this step may still offload to the host. */
+    public int prefillOffloadRoom(Sequence sequence, int rows) {
+        PrefillStaging staging = state.kv().staging();
+        int used = staged.gpuBlocks() * staging.blockTokens();
+        int max = Math.min(rows, staging.maxTokens(budget.maxBatchTokens()) - used - sequence.computed());
+        if (max <= 0 || canStage(sequence, max)) {
+            return Math.max(0, max);
+        }
+        int fits = 0;
+        int tooMany = max;
+        while (tooMany - fits > 1) {
+            int middle = (fits + tooMany) / 2;
+            if (canStage(sequence, middle)) {
+                fits = middle;
+            } else {
+                tooMany = middle;
+            }
+        }
+        return fits;
     }
 
-    private int staged(Row row) {
+    private boolean canStage(Sequence sequence, int rows) {
+        PrefillStaging staging = state.kv().staging();
+        return staging.blocks(staged.plus(staging.need(sequence.computed(), rows))) <= blocks.borrowable();
+    }
+
+    private PrefillStaging.Need staged(Row row) {
         return row.site() == AttentionSite.GPU_PREFILL_OFFLOAD
-                ? state.kv().blocksFor(KvTier.GPU, row.sequence().computed() + row.rows())
-                : 0;
+                ? state.kv().staging().need(row.sequence().computed(), row.rows())
+                : PrefillStaging.Need.NOTHING;
     }
 
     /** Sets how many in-flight tokens may continue at each layer. */
@@ -309,7 +338,7 @@ public final class StepDraft {
     private void append(int batch, Row row) {
         batches.get(batch).add(row);
         loads.get(batch).add(row, 1);
-        stagedBlocks += staged(row);
+        staged = staged.plus(staged(row));
     }
 
     /** Removes the decode that was added last to a sub-batch, if the CPU computes its attention. */

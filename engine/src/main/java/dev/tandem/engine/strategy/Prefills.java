@@ -126,7 +126,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
                     Math.min(sequence.remaining(), maxRows - draft.totalRows()),
                     draft.budget().maxChunkTokens());
             if (onHost) {
-                rows = Math.min(rows, draft.prefillOffloadRoom() - sequence.computed());
+                rows = draft.prefillOffloadRoom(sequence, rows);
             }
             if (rows > 0) {
                 draft.add(0, sequence, rows, onHost ? AttentionSite.GPU_PREFILL_OFFLOAD : AttentionSite.GPU_FROM_GPU);
@@ -196,9 +196,9 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         if (!host.test(sequence) || !HostTier.hasRoom(draft, sequence)) {
             return Optional.empty();
         }
-        // the whole prompt must be in a layer's staging while its last chunk is computed
-        boolean fitsStaging = sequence.length() <= draft.maxPrefillOffloadTokens();
-        if (fitsStaging && rows <= draft.prefillOffloadRoom()) {
+        // a prompt's earlier chunks are staged too, while its last chunk is computed
+        boolean fitsStaging = draft.couldStage(sequence.length());
+        if (fitsStaging && draft.prefillOffloadRoom(sequence, rows) == rows) {
             return Optional.of(AttentionSite.GPU_PREFILL_OFFLOAD);
         }
         // a longer prompt stays in GPU blocks until its last chunk has run

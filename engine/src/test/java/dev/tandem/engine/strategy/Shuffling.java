@@ -79,8 +79,7 @@ public final class Shuffling implements Policy {
 
     /** Adds the next chunk of a prompt whose earlier chunks are on the host. */
     private void continuePrefill(StepDraft draft, Sequence sequence) {
-        int max =
-                Math.min(Math.min(sequence.remaining(), left(draft)), draft.prefillOffloadRoom() - sequence.computed());
+        int max = draft.prefillOffloadRoom(sequence, Math.min(sequence.remaining(), left(draft)));
         if (max > 0) {
             draft.add(0, sequence, 1 + random.nextInt(max), AttentionSite.GPU_PREFILL_OFFLOAD);
         }
@@ -111,7 +110,7 @@ public final class Shuffling implements Policy {
         int length = sequence.length();
         boolean host = chance(2)
                 && draft.state().kv().blocksFor(KvTier.HOST, length) + (everything ? 0 : RESERVE) <= draft.freeHost();
-        int max = Math.min(Math.min(length, left(draft)), draft.prefillOffloadRoom());
+        int max = draft.prefillOffloadRoom(sequence, Math.min(length, left(draft)));
         if (host && max > 0 && length <= budget.maxBatchTokens()) {
             draft.start(sequence, 1 + random.nextInt(max), AttentionSite.GPU_PREFILL_OFFLOAD);
         } else if (left(draft) > 0 && draft.state().kv().blocksFor(KvTier.GPU, length) <= draft.freeGpu()) {

@@ -31,7 +31,7 @@ class DrainTest {
     /** Max steps until a host sequence gets a token: it passes three layers and takes turns with other sequences. */
     private static final int MAX_GAP = 20;
 
-    private final ContentExecutor executor = new ContentExecutor(3, 40, 400, 64, 80, Readiness.allEarly());
+    private final ContentExecutor executor = new ContentExecutor(3, 44, 400, 64, 80, Readiness.allEarly());
 
     private EngineHarness engine(StrategySelector guard) {
         EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(guard), BUDGET);

@@ -1,0 +1,85 @@
+package dev.tandem.cuda;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.cuda.kernels.GpuRig;
+import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.observe.Timeline;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.TierRules;
+import dev.tandem.engine.strategy.select.Strategy;
+import dev.tandem.model.Checkpoint;
+import dev.tandem.model.Checkpoint.LoadFormat;
+import dev.tandem.model.config.DataType;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.SplittableRandom;
+import java.util.function.UnaryOperator;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** Offloaded prefills of a model with enough layers that the copy engine carries them, whole and in chunks. */
+@Tag("gpu")
+class PrefillOffloadTest {
+    private static final long SEED = 31;
+    /** Prompts longer than this are offloaded in chunks. */
+    private static final Budget BUDGET = new Budget(48, 16, 48);
+
+    private static final int PROMPTS = 12;
+
+    @TempDir
+    Path directory;
+
+    /** Heads of 16 are narrower on the host than on the GPU, so that copies of host blocks have gaps between them. */
+    @ParameterizedTest
+    @CsvSource({"16, FLOAT16", "16, BFLOAT16", "64, FLOAT16", "64, BFLOAT16"})
+    void firstTokensAreThoseOfTheGpuAloneWhateverCarriesTheKv(int headDim, DataType type) throws IOException {
+        String config = Files.readString(CudaModelTest.FAMILIES.resolve("deep").resolve("config.json"));
+        Files.writeString(
+                directory.resolve("config.json"),
+                config.replace("\"head_dim\": 16", "\"head_dim\": " + headDim)
+                        .replace("\"num_hidden_layers\": 5", "\"num_hidden_layers\": 9"));
+        List<Integer> alone = firstTokens(Strategy.GPU_ONLY, type, false);
+        assertThat(firstTokens(Strategy.FASTDECODE_PLUS, type, false))
+                .as("by the copy engine, seed %d", SEED)
+                .isEqualTo(alone);
+        assertThat(firstTokens(Strategy.FASTDECODE_PLUS, type, true))
+                .as("by kernels, seed %d", SEED)
+                .isEqualTo(alone);
+    }
+
+    private List<Integer> firstTokens(Strategy strategy, DataType type, boolean byKernels) {
+        CudaExecutor executor = new CudaExecutor(
+                Checkpoint.open(directory, LoadFormat.DUMMY, SEED),
+                CudaModelTest.options(type, 40, true, 3, 10_000),
+                GpuRig.libraries(),
+                GpuRig.compiler(),
+                Clock.system(),
+                Timeline.OFF,
+                UnaryOperator.identity());
+        executor.faults().poisonPools();
+        if (byKernels) {
+            executor.faults().offloadPrefillByKernels();
+        }
+        var policy = strategy.policy(HybridModelTest.options(BUDGET, TierRules.neutral()), TestProfile.withCpu(100));
+        SplittableRandom random = new SplittableRandom(SEED);
+        List<Integer> tokens = new ArrayList<>();
+        try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy), BUDGET)) {
+            for (int i = 0; i < PROMPTS; i++) {
+                int[] prompt = random.ints(5 + 10 * i, 3, 301).toArray();
+                engine.submit("r" + i, prompt, EngineHarness.greedy(1));
+                engine.run();
+                tokens.addAll(engine.tokens("r" + i));
+            }
+        }
+        return tokens;
+    }
+}
