@@ -20,6 +20,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
+import java.util.SortedMap;
 import java.util.SplittableRandom;
 import java.util.TreeMap;
 import java.util.function.ToLongFunction;
@@ -113,15 +114,15 @@ public final class Profiler {
                 .build();
     }
 
-    private static Curve curve(String name, TreeMap<Double, Double> points) {
+    private static Curve curve(String name, SortedMap<Double, Double> points) {
         return new Curve(
                 name,
                 points.keySet().stream().mapToDouble(Double::doubleValue).toArray(),
                 points.values().stream().mapToDouble(Double::doubleValue).toArray());
     }
 
-    private TreeMap<Integer, Curve> cpuCurves() {
-        TreeMap<Integer, Curve> curves = new TreeMap<>();
+    private SortedMap<Integer, Curve> cpuCurves() {
+        SortedMap<Integer, Curve> curves = new TreeMap<>();
         cpuAttention.forEach((rows, points) -> curves.put(rows, curve("cpu-attention/" + rows, points)));
         return curves;
     }
@@ -236,7 +237,7 @@ public final class Profiler {
         return Math.max(0, extra / (2 * limits.layers()));
     }
 
-    private static void put(TreeMap<Double, Double> points, long size, long nanos, int layers) {
+    private static void put(SortedMap<Double, Double> points, long size, long nanos, int layers) {
         points.merge((double) size, Math.max(1, nanos) / 1e9 / layers, Math::min);
     }
 

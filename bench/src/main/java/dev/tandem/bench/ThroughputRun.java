@@ -14,6 +14,7 @@ import java.util.SplittableRandom;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Measures an engine offline, without HTTP. {@link #whole} runs a number of requests that all arrive at time 0.
@@ -41,7 +42,9 @@ public final class ThroughputRun {
     private final AtomicInteger cut = new AtomicInteger();
 
     private final AtomicInteger ids = new AtomicInteger();
-    private final AtomicReference<String> failure = new AtomicReference<>("");
+    /** The first failure of a request; null while there is none. */
+    private final AtomicReference<@Nullable String> failure = new AtomicReference<>();
+
     private volatile boolean stopping;
 
     /**
@@ -141,7 +144,7 @@ public final class ThroughputRun {
     }
 
     private void sleep(String what, int seconds) throws InterruptedException {
-        for (int i = 0; i < seconds && failure.get().isEmpty(); i++) {
+        for (int i = 0; i < seconds && failure.get() == null; i++) {
             progress.at(what + " (s)", i, seconds);
             Thread.sleep(1000);
         }
@@ -170,7 +173,7 @@ public final class ThroughputRun {
                 case TokenEvent.Token token -> {}
                 case TokenEvent.Finished finished -> end.run();
                 case TokenEvent.Failed failed -> {
-                    failure.compareAndSet("", failed.message());
+                    failure.compareAndSet(null, failed.message());
                     stopping = true; // replacements would fail as well, without end
                     end.run();
                 }
@@ -179,8 +182,9 @@ public final class ThroughputRun {
     }
 
     private void throwIfFailed() {
-        if (!failure.get().isEmpty()) {
-            throw new ExecutorException("the run failed: " + failure.get());
+        String message = failure.get();
+        if (message != null) {
+            throw new ExecutorException("the run failed: " + message);
         }
     }
 

@@ -3,8 +3,9 @@ package dev.tandem.bench;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.Component;
 import dev.tandem.engine.cost.Profile;
-import java.util.LinkedHashMap;
+import java.util.HashMap;
 import java.util.Map;
+import java.util.Set;
 import java.util.SplittableRandom;
 
 /**
@@ -28,6 +29,10 @@ public record TimingErrors(Gpu gpu, double hostAttention, double link, Noise noi
     private static final double DRAWN_BIAS = 0.1;
     /** Noise of steps and tasks that goes with drawn factors. Assumed: no recorded run has times of single steps. */
     private static final Noise DRAWN_NOISE = new Noise(0.05, 0.002);
+
+    /** What {@link #parse} knows. */
+    private static final Set<String> PARTS =
+            Set.of("gemm", "gpu-attention", "launch", "host-attention", "link", "noise", "late", "seed");
 
     /**
      * Factors of the GPU's times; 1.1 takes a tenth longer than profiled.
@@ -88,37 +93,24 @@ public record TimingErrors(Gpu gpu, double hostAttention, double link, Noise noi
         if (text.matches("\\d{1,18}")) {
             return drawn(Long.parseLong(text));
         }
-        Map<String, Double> parts = new LinkedHashMap<>(Map.of(
-                "gemm",
-                1.0,
-                "gpu-attention",
-                1.0,
-                "launch",
-                1.0,
-                "host-attention",
-                1.0,
-                "link",
-                1.0,
-                "noise",
-                0.0,
-                "late",
-                0.0,
-                "seed",
-                0.0));
+        Map<String, Double> parts = new HashMap<>();
         for (String part : text.split(",")) {
             String[] words = part.split("=", 2);
-            if (words.length != 2 || !parts.containsKey(words[0]) || !words[1].matches("\\d+(\\.\\d+)?")) {
+            if (words.length != 2 || !PARTS.contains(words[0]) || !words[1].matches("\\d+(\\.\\d+)?")) {
                 throw new ConfigurationException("--error '" + part + "' is not known; use none, a seed, or"
                         + " PART=NUMBER with gemm, gpu-attention, launch, host-attention, link, noise, late or seed");
             }
             parts.put(words[0], Double.parseDouble(words[1]));
         }
         return new TimingErrors(
-                new Gpu(parts.get("gemm"), parts.get("gpu-attention"), parts.get("launch")),
-                parts.get("host-attention"),
-                parts.get("link"),
-                new Noise(parts.get("noise"), parts.get("late")),
-                parts.get("seed").longValue());
+                new Gpu(
+                        parts.getOrDefault("gemm", 1.0),
+                        parts.getOrDefault("gpu-attention", 1.0),
+                        parts.getOrDefault("launch", 1.0)),
+                parts.getOrDefault("host-attention", 1.0),
+                parts.getOrDefault("link", 1.0),
+                new Noise(parts.getOrDefault("noise", 0.0), parts.getOrDefault("late", 0.0)),
+                parts.getOrDefault("seed", 0.0).longValue());
     }
 
     /** The profile of the machine that is simulated, where {@code predicted} is what the scheduler has. */

@@ -4,4 +4,7 @@
  *
  * <p>Owned by: the thread that measures; recorders are called on the engine thread.
  */
+@NullMarked
 package dev.tandem.bench;
+
+import org.jspecify.annotations.NullMarked;

@@ -48,6 +48,7 @@ import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.ModelConfig;
 import java.util.Optional;
 import java.util.function.UnaryOperator;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Runs step plans on an NVIDIA GPU. Steps of few rows are replayed from CUDA graphs, one per bucket of row counts.
@@ -82,7 +83,7 @@ public final class CudaExecutor implements Executor {
     private final Optional<HostTokenTracker> hostTokens;
 
     private final GpuMemoryLedger ledger;
-    private Thread user;
+    private @Nullable Thread user;
 
     /**
      * Takes ownership of the checkpoint; when it fails, the checkpoint stays the caller's.

@@ -142,7 +142,11 @@ public record CudaOptions(
             return this;
         }
 
-        /** @throws ConfigurationException that names the flag */
+        /**
+         * Checks the options and builds them.
+         *
+         * @throws ConfigurationException that names the flag
+         */
         public CudaOptions build() {
             return new CudaOptions(
                     device,

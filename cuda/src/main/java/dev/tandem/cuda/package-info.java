@@ -6,4 +6,7 @@
  *
  * <p>Owned by: engine thread. Next: {@code step}, which launches steps.
  */
+@NullMarked
 package dev.tandem.cuda;
+
+import org.jspecify.annotations.NullMarked;

@@ -4,4 +4,7 @@
  *
  * <p>All classes are immutable.
  */
+@NullMarked
 package dev.tandem.bench.hardware;
+
+import org.jspecify.annotations.NullMarked;

@@ -4,6 +4,7 @@ import dev.tandem.bench.Statistics;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 
 /** The ideal as fields of results. */
 public final class IdealFields {
@@ -53,7 +54,8 @@ public final class IdealFields {
      * @param result fields of a measured or simulated run on the ideal's machine, model, workload and GPU bytes
      */
     public static void complete(Map<String, Object> result, Ideal ideal) {
-        double throughput = ((Number) result.get("output_tokens_per_second")).doubleValue();
+        Object rate = Objects.requireNonNull(result.get("output_tokens_per_second"), "throughput of the result");
+        double throughput = ((Number) rate).doubleValue();
         double best = ideal.best().tokensPerSecond();
         result.put("ideal_output_tokens_per_second", Statistics.rounded(best));
         result.put("share_of_ideal", Statistics.rounded(throughput / best));

@@ -4,4 +4,7 @@
  *
  * <p>All classes are immutable.
  */
+@NullMarked
 package dev.tandem.bench.ideal;
+
+import org.jspecify.annotations.NullMarked;

@@ -80,14 +80,13 @@ public record LoadResult(
         Span span = Span.of(load.window(), measured);
         Map<Metric, Latencies> latencies = new EnumMap<>(Metric.class);
         for (Metric metric : Metric.values()) {
-            latencies.put(metric, new Latencies());
+            latencies.put(metric, distribution(metric, measured));
         }
         Map<String, Integer> errors = new TreeMap<>();
         Latencies sendDelay = new Latencies();
         int good = 0;
         for (RequestTimes request : measured) {
             sendDelay.add(request.sendDelay());
-            add(request, latencies);
             if (request.outcome() instanceof RequestTimes.Outcome.Failed failed) {
                 errors.merge(failed.kind(), 1, Integer::sum);
             }
@@ -129,14 +128,18 @@ public record LoadResult(
         }
     }
 
-    private static void add(RequestTimes request, Map<Metric, Latencies> latencies) {
-        for (Metric metric : Metric.values()) {
-            request.nanos(metric).ifPresent(nanos -> latencies.get(metric).add(nanos));
+    private static Latencies distribution(Metric metric, List<RequestTimes> measured) {
+        Latencies latencies = new Latencies();
+        for (RequestTimes request : measured) {
+            request.nanos(metric).ifPresent(latencies::add);
+            if (metric == Metric.ITL) {
+                long[] pieces = request.pieces();
+                for (int i = 1; i < pieces.length; i++) {
+                    latencies.add(pieces[i] - pieces[i - 1]);
+                }
+            }
         }
-        long[] pieces = request.pieces();
-        for (int i = 1; i < pieces.length; i++) {
-            latencies.get(Metric.ITL).add(pieces[i] - pieces[i - 1]);
-        }
+        return latencies;
     }
 
     private static Counts counts(Collection<RequestTimes> all, List<RequestTimes> measured) {

@@ -5,4 +5,7 @@
  * <p>Owned by: the thread that generates the load; each {@link dev.tandem.bench.load.RequestTimes} by the thread that
  * receives its tokens.
  */
+@NullMarked
 package dev.tandem.bench.load;
+
+import org.jspecify.annotations.NullMarked;

@@ -4,4 +4,7 @@
  *
  * <p>Owned by: any thread; all values are immutable, and a page belongs to the thread that builds it.
  */
+@NullMarked
 package dev.tandem.bench.report;
+
+import org.jspecify.annotations.NullMarked;

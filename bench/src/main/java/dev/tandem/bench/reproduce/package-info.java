@@ -4,4 +4,7 @@
  *
  * <p>Owned by: figures and verdicts are immutable; each cell is simulated by one thread.
  */
+@NullMarked
 package dev.tandem.bench.reproduce;
+
+import org.jspecify.annotations.NullMarked;

@@ -20,6 +20,7 @@ import java.util.OptionalInt;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Finds and loads NVIDIA's libraries. libcuda comes with the driver. cublasLt and NVRTC are searched in the documented
@@ -73,7 +74,11 @@ public final class CudaLibraries {
 
         record Folder(Path path) implements Choice {}
 
-        /** @param flag {@code auto}, {@code system}, {@code fetch} or a folder */
+        /**
+         * The choice that a flag's value names.
+         *
+         * @param flag {@code auto}, {@code system}, {@code fetch} or a folder
+         */
         static Choice of(String flag) {
             return switch (flag) {
                 case "auto" -> new Automatic();
@@ -92,7 +97,7 @@ public final class CudaLibraries {
     private final List<Release> releases;
 
     private final List<String> found = new ArrayList<>();
-    private Nvrtc nvrtc;
+    private @Nullable Nvrtc nvrtc;
 
     /**
      * @param wheels used only when something must be fetched

@@ -33,6 +33,7 @@ public final class PinnedBuffer implements AutoCloseable {
     }
 
     /** Allocates huge pages, first touched by all cores, so that they are spread over all NUMA nodes. */
+    @SuppressWarnings("MustBeClosedChecker") // the buffer owns the arena and closes it
     static PinnedBuffer huge(Device device, long bytes, String label) {
         Arena arena = Arena.ofShared();
         try {

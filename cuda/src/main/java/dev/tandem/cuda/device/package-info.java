@@ -4,4 +4,7 @@
  *
  * <p>Owned by: the thread that uses them. Next: {@code kernels}.
  */
+@NullMarked
 package dev.tandem.cuda.device;
+
+import org.jspecify.annotations.NullMarked;

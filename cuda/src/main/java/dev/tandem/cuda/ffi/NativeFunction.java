@@ -7,6 +7,7 @@ import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
+import org.jspecify.annotations.Nullable;
 
 /** A C function that returns a status code, 0 for success. */
 public final class NativeFunction {
@@ -17,7 +18,9 @@ public final class NativeFunction {
     }
 
     private final String name;
-    private final MethodHandle handle;
+    /** Null when the library lacks the function. */
+    private final @Nullable MethodHandle handle;
+
     private final Namer namer;
 
     NativeFunction(SymbolLookup library, Namer namer, String name, MemoryLayout... arguments) {

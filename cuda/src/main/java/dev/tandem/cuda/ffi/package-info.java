@@ -3,4 +3,7 @@
  *
  * <p>Owned by: no thread; immutable. Next: {@code device}, which gives them types.
  */
+@NullMarked
 package dev.tandem.cuda.ffi;
+
+import org.jspecify.annotations.NullMarked;

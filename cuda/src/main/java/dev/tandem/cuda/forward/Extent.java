@@ -48,12 +48,20 @@ public record Extent(int rows, int sampled, boolean decodes, int tiles, int slot
         return new Extent(rows, sampled, decodes, count, slots, hostTokens, parts);
     }
 
-    /** @param count slots, which {@link #rows} and {@link #sampled} already count */
+    /**
+     * The same with slots.
+     *
+     * @param count slots, which {@link #rows} and {@link #sampled} already count
+     */
     public Extent withSlots(int count) {
         return new Extent(rows, sampled, decodes, tiles, count, hostTokens, parts);
     }
 
-    /** @param count host tokens, which {@link #rows} already counts */
+    /**
+     * The same with host tokens.
+     *
+     * @param count host tokens, which {@link #rows} already counts
+     */
     public Extent withHostTokens(int count) {
         return new Extent(rows, sampled, decodes, tiles, slots, count, parts);
     }

@@ -52,6 +52,8 @@ public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlock
     public record Prompts(int blocks, int splits) {}
 
     /**
+     * The partition for a GPU.
+     *
      * @param leavesRoom whether this GPU's prefill attention can leave multiprocessors to decode attention
      * @param bandwidth 0 where the driver does not report it; then the two never run side by side
      */

@@ -4,4 +4,7 @@
  *
  * <p>Owned by: engine thread. Next: {@code gemm}, {@code kv}.
  */
+@NullMarked
 package dev.tandem.cuda.forward;
+
+import org.jspecify.annotations.NullMarked;

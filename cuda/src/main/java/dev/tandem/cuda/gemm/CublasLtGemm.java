@@ -314,7 +314,7 @@ public final class CublasLtGemm implements AutoCloseable {
         all.add(() -> library.cublasLtMatmulPreferenceDestroy.call(preference));
         all.add(() -> library.cublasLtDestroy.call(handle));
         all.add(workspace);
-        all.add(arena::close);
+        all.add(arena);
         Resources.closeAll(all);
     }
 }

@@ -1,5 +1,8 @@
 package dev.tandem.cuda.gemm;
 
+import java.util.Map;
+import java.util.NavigableMap;
+import java.util.Objects;
 import java.util.SortedMap;
 import java.util.TreeMap;
 import java.util.function.IntPredicate;
@@ -34,8 +37,8 @@ public final class SwigluCrossover {
      */
     public static SwigluCrossover of(
             SortedMap<Integer, Double> apart, SortedMap<Integer, Double> together, IntUnaryOperator turns) {
-        TreeMap<Integer, Double> row = new TreeMap<>();
-        TreeMap<Integer, Double> turn = new TreeMap<>();
+        NavigableMap<Integer, Double> row = new TreeMap<>();
+        NavigableMap<Integer, Double> turn = new TreeMap<>();
         apart.forEach((rows, millis) -> row.put(rows, millis / rows));
         together.forEach((rows, millis) -> turn.put(rows, millis / turns.applyAsInt(rows)));
         IntPredicate pays = rows ->
@@ -46,14 +49,15 @@ public final class SwigluCrossover {
     }
 
     /** Linear interpolation between the neighbours of {@code rows}; the last value beyond it. */
-    private static double between(TreeMap<Integer, Double> known, int rows) {
-        int low = known.floorKey(rows);
-        Integer high = known.higherKey(rows);
+    private static double between(NavigableMap<Integer, Double> known, int rows) {
+        Map.Entry<Integer, Double> low =
+                Objects.requireNonNull(known.floorEntry(rows), "rows below those that were measured");
+        Map.Entry<Integer, Double> high = known.higherEntry(rows);
         if (high == null) {
-            return known.get(low);
+            return low.getValue();
         }
-        double share = (double) (rows - low) / (high - low);
-        return known.get(low) + share * (known.get(high) - known.get(low));
+        double share = (double) (rows - low.getKey()) / (high.getKey() - low.getKey());
+        return low.getValue() + share * (high.getValue() - low.getValue());
     }
 
     boolean pays(int rows) {

@@ -4,4 +4,7 @@
  *
  * <p>Owned by: engine thread. Next: {@code weights}.
  */
+@NullMarked
 package dev.tandem.cuda.gemm;
+
+import org.jspecify.annotations.NullMarked;

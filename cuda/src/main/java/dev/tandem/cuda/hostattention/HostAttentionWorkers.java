@@ -236,6 +236,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
         return true;
     }
 
+    @SuppressWarnings("ThreadPriorityCheck") // the yield is for speed only
     private void work(int worker, int core) {
         if (core >= 0) {
             ThreadAffinity.pin(core);

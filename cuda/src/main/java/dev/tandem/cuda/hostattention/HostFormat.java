@@ -25,9 +25,9 @@ public final class HostFormat {
     /** Bytes of a host block in one layer. */
     public static long blockBytes(ModelShape shape) {
         int headDim = shape.config().headDim();
-        long keyRows = (headDim / 2 + KEY_ROW_STEP - 1) / KEY_ROW_STEP * KEY_ROW_STEP;
+        int keyRows = (headDim / 2 + KEY_ROW_STEP - 1) / KEY_ROW_STEP * KEY_ROW_STEP;
         return shape.config().kvHeads()
-                * (keyRows * BLOCK_TOKENS * Integer.BYTES + (long) BLOCK_TOKENS * headDim * Short.BYTES);
+                * ((long) keyRows * BLOCK_TOKENS * Integer.BYTES + (long) BLOCK_TOKENS * headDim * Short.BYTES);
     }
 
     /** KV bytes of a token over all layers. */

@@ -4,4 +4,7 @@
  *
  * <p>Owned by: engine thread, except what the workers call. Next: {@code kernels}, host_transfer.cu.
  */
+@NullMarked
 package dev.tandem.cuda.hostattention;
+
+import org.jspecify.annotations.NullMarked;

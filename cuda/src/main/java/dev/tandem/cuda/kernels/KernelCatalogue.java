@@ -83,7 +83,11 @@ public final class KernelCatalogue {
         };
     }
 
-    /** @throws CudaException when the kernels do not compile for a compute capability */
+    /**
+     * Checks that the kernels run on a GPU.
+     *
+     * @throws CudaException when they do not compile for its compute capability
+     */
     public static void require(int capability) {
         if (!CAPABILITIES.contains(capability)) {
             throw new CudaException("the GPU has compute capability " + text(capability)

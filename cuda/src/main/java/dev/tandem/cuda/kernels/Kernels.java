@@ -8,6 +8,8 @@ import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.SequencedMap;
 import java.util.stream.IntStream;
@@ -189,7 +191,7 @@ public final class Kernels implements AutoCloseable {
 
     /** The kernel of gemv_tma.cu. */
     public Kernel gemvTma(int rows) {
-        return gemvTma.get(tiles(rows));
+        return compiled(gemvTma, tiles(rows));
     }
 
     /**
@@ -197,22 +199,22 @@ public final class Kernels implements AutoCloseable {
      * shared memory.
      */
     public int gemvTmaBlocks(int rows) {
-        return gemvTmaBlocks.get(tiles(rows));
+        return compiled(gemvTmaBlocks, tiles(rows));
     }
 
     /** The kernel of gemv_tma.cu for gate and up with SwiGLU. */
     public Kernel gemvTmaSwiglu(int rows) {
-        return gemvTmaSwiglu.get(tiles(rows));
+        return compiled(gemvTmaSwiglu, tiles(rows));
     }
 
     /** The kernel of gemv.cu, for at most {@link #GEMV_MAX_ROWS} rows. */
     public Kernel gemv(int rows) {
-        return gemv.get(tiles(rows));
+        return compiled(gemv, tiles(rows));
     }
 
     /** The kernel of gemv.cu for gate and up with SwiGLU. */
     public Kernel gemvSwiglu(int rows) {
-        return gemvSwiglu.get(tiles(rows));
+        return compiled(gemvSwiglu, tiles(rows));
     }
 
     /** Whether there are GEMM kernels that use warpgroup MMA. */
@@ -222,12 +224,12 @@ public final class Kernels implements AutoCloseable {
 
     /** The kernel of gemm_wgmma.cu. */
     public Kernel wgmma(int rows) {
-        return wgmma.get(wgmmaRows(rows));
+        return compiled(wgmma, wgmmaRows(rows));
     }
 
     /** The kernel of gemm_wgmma.cu for gate and up with SwiGLU. */
     public Kernel wgmmaSwiglu(int rows) {
-        return wgmmaSwiglu.get(wgmmaRows(rows));
+        return compiled(wgmmaSwiglu, wgmmaRows(rows));
     }
 
     /** Likewise with thread blocks of 256 weight rows instead of 128; empty for few rows. */
@@ -238,6 +240,10 @@ public final class Kernels implements AutoCloseable {
     /** The kernel of gemm_swiglu.cu for gate and up with SwiGLU; empty where the GPU has none. */
     public Optional<Kernel> gemmSwiglu() {
         return gemmSwiglu;
+    }
+
+    private static <T> T compiled(Map<Integer, T> kernels, int size) {
+        return Objects.requireNonNull(kernels.get(size), "this GPU has no kernel of that kind");
     }
 
     /** The smallest row count of gemm_wgmma.cu that holds so many rows. */

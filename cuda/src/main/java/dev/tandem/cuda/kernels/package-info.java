@@ -4,4 +4,7 @@
  *
  * <p>Owned by: engine thread.
  */
+@NullMarked
 package dev.tandem.cuda.kernels;
+
+import org.jspecify.annotations.NullMarked;

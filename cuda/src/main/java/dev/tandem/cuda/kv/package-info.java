@@ -4,4 +4,7 @@
  *
  * <p>Owned by: engine thread. Next: {@code hostattention}.
  */
+@NullMarked
 package dev.tandem.cuda.kv;
+
+import org.jspecify.annotations.NullMarked;

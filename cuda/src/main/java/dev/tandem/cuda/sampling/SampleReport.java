@@ -96,7 +96,8 @@ public final class SampleReport implements AutoCloseable {
         } catch (CudaException e) {
             throw e;
         } catch (ExecutorException | SamplingException e) {
-            lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, e.getMessage(), false));
+            String message = String.valueOf(e.getMessage());
+            lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, message, false));
         } catch (RuntimeException e) {
             lost.add(
                     new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, "sampling its token failed: " + e, false));

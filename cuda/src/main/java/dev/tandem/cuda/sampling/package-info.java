@@ -4,4 +4,7 @@
  *
  * <p>Owned by: engine thread. Next: {@code forward}.
  */
+@NullMarked
 package dev.tandem.cuda.sampling;
+
+import org.jspecify.annotations.NullMarked;

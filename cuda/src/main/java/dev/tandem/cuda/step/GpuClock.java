@@ -26,8 +26,8 @@ public final class GpuClock implements AutoCloseable {
     private final Event[] ends = new Event[RING];
     private long steps;
     private long waitedFor;
-    private volatile double busyMillis;
-    private volatile double idleMillis;
+    /** Written by the engine thread alone. */
+    private volatile Totals totals = new Totals(0, 0);
 
     public GpuClock(Device device) {
         waits = device.waits();
@@ -67,12 +67,14 @@ public final class GpuClock implements AutoCloseable {
                     limitNanos / 1e9));
         }
         float millis = ends[slot].millisecondsSince(begins[slot]);
-        busyMillis += millis;
-        if (waitedFor++ > 0) {
-            float gap = begins[slot].millisecondsSince(ends[(slot + RING - 1) % RING]);
-            idleMillis += gap < REST_MILLIS ? Math.max(0, gap) : 0;
-        }
+        Totals before = totals;
+        totals = new Totals(before.busy() + millis, before.idle() + (waitedFor++ > 0 ? idleBefore(slot) : 0));
         return millis;
+    }
+
+    private float idleBefore(int slot) {
+        float gap = begins[slot].millisecondsSince(ends[(slot + RING - 1) % RING]);
+        return gap < REST_MILLIS ? Math.max(0, gap) : 0;
     }
 
     /**
@@ -85,7 +87,7 @@ public final class GpuClock implements AutoCloseable {
 
     /** GPU time since the start; any thread may ask. */
     public Totals totals() {
-        return new Totals(busyMillis, idleMillis);
+        return totals;
     }
 
     @Override

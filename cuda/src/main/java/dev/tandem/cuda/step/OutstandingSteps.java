@@ -119,7 +119,7 @@ public final class OutstandingSteps {
                     && launched.allowsAsyncScheduling()
                     && hostTokens.stream().noneMatch(tokens -> tokens.queues().needsLogits());
         } catch (CudaException e) {
-            throw new ExecutorException(e.getMessage(), e);
+            throw new ExecutorException(String.valueOf(e.getMessage()), e);
         }
     }
 
@@ -181,7 +181,7 @@ public final class OutstandingSteps {
             pools.verify();
             return results.of(number, launched, step.clock());
         } catch (CudaException e) {
-            throw new ExecutorException(e.getMessage(), e);
+            throw new ExecutorException(String.valueOf(e.getMessage()), e);
         }
     }
 

@@ -53,7 +53,6 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     private static final int ADJUSTMENT_INTS = 4;
 
     private final int rows;
-    private final int samples;
     private final int tokensAt;
     private final int positionsAt;
     private final int slotsAt;
@@ -70,6 +69,7 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     private final DeviceBuffer device;
     private final PinnedBuffer pinned;
     private final MemorySegment[] halves;
+    private int half;
     private MemorySegment memory;
     private int sequenceCount;
     private int units;
@@ -87,7 +87,6 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
      */
     public StepBuffer(Device owner, int rows, int samples, int tiles, int tables, int adjustments, String label) {
         this.rows = rows;
-        this.samples = samples;
         this.tokensAt = HEADER;
         this.positionsAt = tokensAt + rows;
         this.slotsAt = positionsAt + rows;
@@ -113,7 +112,7 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         this.halves = new MemorySegment[] {
             pinned.memory().asSlice(0, bytes), pinned.memory().asSlice(bytes, bytes)
         };
-        this.memory = halves[0];
+        this.memory = halves[half];
     }
 
     public int rowCapacity() {
@@ -126,7 +125,8 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
 
     /** Starts the next step's inputs. */
     public void clear() {
-        memory = memory == halves[0] ? halves[1] : halves[0];
+        half = 1 - half;
+        memory = halves[half];
         sequenceCount = 0;
         units = 0;
         tileCount = 0;

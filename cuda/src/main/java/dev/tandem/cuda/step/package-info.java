@@ -4,4 +4,7 @@
  *
  * <p>Owned by: engine thread. Next: {@code sampling}, {@code forward}.
  */
+@NullMarked
 package dev.tandem.cuda.step;
+
+import org.jspecify.annotations.NullMarked;

@@ -39,6 +39,8 @@ public final class AutotuneCache implements AlgorithmStore {
     }
 
     /**
+     * The choices kept in a folder for an identity; empty when there are none.
+     *
      * @param folder created when something is written
      * @param identity everything that the choices depend on, in one line
      */

@@ -22,7 +22,9 @@ import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.Admission;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.Set;
+import java.util.SortedMap;
 import java.util.TreeMap;
 import java.util.stream.IntStream;
 import java.util.stream.LongStream;
@@ -111,16 +113,17 @@ final class CudaProfiler {
 
     /** @param name of machine, model, dtype and threads, for which the profile is valid */
     Profile measure(String name) {
-        TreeMap<Double, Double> linear = new TreeMap<>();
-        TreeMap<Double, Double> postLayer = new TreeMap<>();
+        SortedMap<Double, Double> linear = new TreeMap<>();
+        SortedMap<Double, Double> postLayer = new TreeMap<>();
         linear(linear, postLayer);
         Curve prefill = curve("prefill-attention", prefillAttention());
         Curve decode = curve("gpu-attention", gpuAttention());
-        TreeMap<Integer, Curve> attention = cpuAttention();
+        SortedMap<Integer, Curve> attention = cpuAttention();
         Curve transfer = curve("transfer", transfers());
         // after the CPU's attention, so that its code is compiled; the wait for attention itself is subtracted
         double stage = waiting(2) / 2;
-        double trip = Math.max(0, waiting(1) - attention.get(1).at(SHORTEST));
+        Curve single = Objects.requireNonNull(attention.get(1), "attention of a single host token is measured");
+        double trip = Math.max(0, waiting(1) - single.at(SHORTEST));
         return Profile.builder(name, layers)
                 .linear(curve("linear", linear))
                 .prefillAttention(prefill)
@@ -136,18 +139,18 @@ final class CudaProfiler {
                 .build();
     }
 
-    private static Curve curve(String name, TreeMap<Double, Double> points) {
+    private static Curve curve(String name, SortedMap<Double, Double> points) {
         return new Curve(
                 name,
                 points.keySet().stream().mapToDouble(Double::doubleValue).toArray(),
                 points.values().stream().mapToDouble(Double::doubleValue).toArray());
     }
 
-    private static void put(TreeMap<Double, Double> points, double size, double millis) {
+    private static void put(SortedMap<Double, Double> points, double size, double millis) {
         points.merge(size, Math.max(1e-9, millis / 1e3), Math::min);
     }
 
-    private void linear(TreeMap<Double, Double> linear, TreeMap<Double, Double> postLayer) {
+    private void linear(SortedMap<Double, Double> linear, SortedMap<Double, Double> postLayer) {
         for (int rows : ROWS) {
             if (rows <= decodeRows) {
                 double inner = timer.decodeLayers(decodes, rows, REPEATS);
@@ -164,8 +167,8 @@ final class CudaProfiler {
         }
     }
 
-    private TreeMap<Double, Double> prefillAttention() {
-        TreeMap<Double, Double> points = new TreeMap<>();
+    private SortedMap<Double, Double> prefillAttention() {
+        SortedMap<Double, Double> points = new TreeMap<>();
         for (int tokens = 128; tokens / 2 < promptTokens && tokens <= MAX_PROMPT; tokens *= 4) {
             int count = Math.min(tokens, promptTokens);
             put(
@@ -177,8 +180,8 @@ final class CudaProfiler {
     }
 
     /** What context adds to steps of the same number of rows without context. */
-    private TreeMap<Double, Double> gpuAttention() {
-        TreeMap<Double, Double> points = new TreeMap<>();
+    private SortedMap<Double, Double> gpuAttention() {
+        SortedMap<Double, Double> points = new TreeMap<>();
         int max = Math.min(gpuBlocks * ModelShape.BLOCK_TOKENS, MAX_CONTEXT);
         for (int size = 512; size < 4 * max; size *= 4) {
             int tokens = Math.min(size, max);
@@ -195,8 +198,8 @@ final class CudaProfiler {
         return points;
     }
 
-    private TreeMap<Double, Double> transfers() {
-        TreeMap<Double, Double> points = new TreeMap<>();
+    private SortedMap<Double, Double> transfers() {
+        SortedMap<Double, Double> points = new TreeMap<>();
         int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
         for (int blocks = 1; blocks <= Math.min(pools.hostBlocks(), gpuBlocks / ratio); blocks *= 8) {
             int[] gpu = IntStream.range(0, blocks * ratio).toArray();
@@ -215,11 +218,11 @@ final class CudaProfiler {
         return points;
     }
 
-    private TreeMap<Integer, Curve> cpuAttention() {
+    private SortedMap<Integer, Curve> cpuAttention() {
         filled = (int) Math.min(pools.hostBlocks(), HOST_BYTES / (HostFormat.blockBytes(shape) * layers));
         pools.randomiseHost(filled, shape.type());
-        TreeMap<Double, Double> sameLayer = new TreeMap<>();
-        TreeMap<Double, Double> inFlight = new TreeMap<>();
+        SortedMap<Double, Double> sameLayer = new TreeMap<>();
+        SortedMap<Double, Double> inFlight = new TreeMap<>();
         int threads = workers.count();
         try (StepTimer.Busy busy = timer.keepBusy(decodes)) {
             long compiled = clock.nanos() + COMPILE_NANOS; // beside spinning workers the compiler has few cores
@@ -241,10 +244,10 @@ final class CudaProfiler {
                 }
             }
         }
-        TreeMap<Integer, Curve> curves = new TreeMap<>();
+        SortedMap<Integer, Curve> curves = new TreeMap<>();
         curves.put(1, curve("cpu-attention/1", sameLayer));
         for (int tokens : new int[] {threads, 8 * threads}) {
-            TreeMap<Double, Double> points = new TreeMap<>();
+            SortedMap<Double, Double> points = new TreeMap<>();
             inFlight.forEach((context, seconds) -> points.put(context, tokens * seconds));
             if (tokens > 1) {
                 curves.put(tokens, curve("cpu-attention/" + tokens, points));

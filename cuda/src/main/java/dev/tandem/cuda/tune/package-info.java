@@ -5,4 +5,7 @@
  *
  * <p>Owned by: the executor, before it serves. Next: {@code step}.
  */
+@NullMarked
 package dev.tandem.cuda.tune;
+
+import org.jspecify.annotations.NullMarked;

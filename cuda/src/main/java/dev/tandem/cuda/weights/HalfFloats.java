@@ -12,7 +12,7 @@ public final class HalfFloats {
             return Float.floatToFloat16(value);
         }
         int bits = Float.floatToRawIntBits(value);
-        return value != value ? (short) 0x7fc0 : (short) (bits + 0x7fff + (bits >>> 16 & 1) >>> 16);
+        return Float.isNaN(value) ? (short) 0x7fc0 : (short) (bits + 0x7fff + (bits >>> 16 & 1) >>> 16);
     }
 
     /** Converts exactly. */

@@ -3,4 +3,7 @@
  *
  * <p>Owned by: the executor. Next: {@code kernels}.
  */
+@NullMarked
 package dev.tandem.cuda.weights;
+
+import org.jspecify.annotations.NullMarked;

@@ -50,6 +50,8 @@ public final class FakeDriver {
     public final Map<String, Integer> successes = new HashMap<>();
     /** The value of every byte that is copied to the host. */
     public byte copied;
+    /** Addresses of the host memory that is copied to the GPU, in order. */
+    public final List<Long> uploads = new ArrayList<>();
     /** Names of the functions called, in order. */
     public final List<String> calls = new ArrayList<>();
     /** CUDA version of the driver. */
@@ -118,6 +120,13 @@ public final class FakeDriver {
                 JAVA_LONG,
                 JAVA_INT);
         define("cuMemFreeHost", arguments -> {}, ADDRESS);
+        define(
+                "cuMemcpyHtoDAsync_v2",
+                arguments -> uploads.add(((MemorySegment) arguments[1]).address()),
+                JAVA_LONG,
+                ADDRESS,
+                JAVA_LONG,
+                ADDRESS);
         define(
                 "cuMemcpyDtoHAsync_v2",
                 arguments -> memory(arguments[0], (long) arguments[2]).fill(copied),

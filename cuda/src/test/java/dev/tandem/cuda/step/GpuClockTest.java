@@ -33,6 +33,16 @@ class GpuClockTest {
     }
 
     @Test
+    void totalsAddUpStepsAndTheGapsBetweenThem() {
+        for (int step = 0; step < 3; step++) {
+            int slot = clock.begin(stream);
+            clock.end(stream, slot);
+            clock.await(slot, step, SECOND, () -> {});
+        }
+        assertThat(clock.totals()).isEqualTo(new GpuClock.Totals(4.5, 3));
+    }
+
+    @Test
     void aStepThatNeverEndsIsGivenUpByNumberAndLimit() {
         fake.codes.put("cuEventQuery", 600);
         AtomicInteger watched = new AtomicInteger();

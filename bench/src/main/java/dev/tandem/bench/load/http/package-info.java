@@ -4,4 +4,7 @@
  *
  * <p>Owned by: the thread that runs the load; each request by a virtual thread of its own.
  */
+@NullMarked
 package dev.tandem.bench.load.http;
+
+import org.jspecify.annotations.NullMarked;
