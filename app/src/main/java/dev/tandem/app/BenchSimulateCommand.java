@@ -119,8 +119,8 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
 
     private Map<String, Object> describe(Load one, SimulatedRun.OpenLoop open) {
         Map<String, Object> result = load.describe(one, open.load());
-        result.put("host_token_share", Statistics.rounded(open.hostTokenShare()));
-        result.put("host_busy_share", Statistics.rounded(open.hostBusyShare()));
+        result.put("host_token_fraction", Statistics.rounded(open.hostTokenFraction()));
+        result.put("host_busy_fraction", Statistics.rounded(open.hostBusyFraction()));
         return result;
     }
 

@@ -52,8 +52,8 @@ public final class SwigluCrossover {
         if (high == null) {
             return known.get(low);
         }
-        double share = (double) (rows - low) / (high - low);
-        return known.get(low) + share * (known.get(high) - known.get(low));
+        double fraction = (double) (rows - low) / (high - low);
+        return known.get(low) + fraction * (known.get(high) - known.get(low));
     }
 
     boolean pays(int rows) {

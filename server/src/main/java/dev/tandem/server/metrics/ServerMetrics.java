@@ -136,7 +136,7 @@ public final class ServerMetrics implements EngineListener {
                 .register(registry);
         gauge(
                 "vllm:kv_cache_usage_perc",
-                "Share of the GPU pool's blocks in use; 1 is all.",
+                "Fraction of the GPU pool's blocks in use; 1 is all.",
                 stats,
                 s -> usage(s.gpu()));
         gauge(
@@ -151,7 +151,7 @@ public final class ServerMetrics implements EngineListener {
                 s -> s.hostLost().isEmpty() ? 0 : 1);
         gauge(
                 "tandem:host_kv_cache_usage_perc",
-                "Share of the host pool's blocks in use; 1 is all.",
+                "Fraction of the host pool's blocks in use; 1 is all.",
                 stats,
                 s -> usage(s.host()));
         CounterWithCallback.builder()

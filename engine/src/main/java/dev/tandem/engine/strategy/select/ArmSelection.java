@@ -16,8 +16,8 @@ final class ArmSelection {
 
     /** Max time of a window, in windows of gpu-only: 1,024 steps full of prompts took 19 minutes. */
     private static final double MAX_WINDOW_TIME = 2;
-    /** An arm whose throughput is below this share while it warms up is stopped; arms that paid had 0.90 or more. */
-    private static final double MIN_WARM_UP_SHARE = 0.85;
+    /** An arm with a lower ratio of throughput while it warms up is stopped; arms that paid had 0.90 or more. */
+    private static final double MIN_WARM_UP_RATIO = 0.85;
     /** Factor by which host tokens grow per window while the host still fills. Short outputs never fill it. */
     private static final double MIN_FILL_GROWTH = 1.03;
     /** Work that windows may lose before the arm has lost, in windows of gpu-only: less may be noise. */
@@ -27,7 +27,7 @@ final class ArmSelection {
     /** gpu-only is measured again when the time per token has changed by this factor. */
     private static final double MAX_TOKEN_CHANGE = 2;
     /** Min throughput of another arm over the incumbent's to replace it: less may be noise. */
-    private static final double MIN_TRIAL_SHARE = 1.02;
+    private static final double MIN_TRIAL_RATIO = 1.02;
     /** Factor of the next pause after a clear loss: with 2, throughput on {@code h200-16sm-26k} was 4 % lower. */
     private static final int PAUSE_GROWTH = 4;
     /** Max pause, in first pauses. */
@@ -235,10 +235,10 @@ final class ArmSelection {
         warmUps++;
         boolean fills = hostTokensNow > MIN_FILL_GROWTH * hostTokens;
         hostTokens = hostTokensNow;
-        if (isTrial() && warmUps > 1 && ranking.share(window, incumbentRate) < MIN_WARM_UP_SHARE) {
-            endTrial(ranking.share(window, incumbentRate));
-        } else if (!isTrial() && guarded && ranking.share(window, gpuOnly) < MIN_WARM_UP_SHARE) {
-            lose(ranking.share(window, gpuOnly));
+        if (isTrial() && warmUps > 1 && ranking.ratio(window, incumbentRate) < MIN_WARM_UP_RATIO) {
+            endTrial(ranking.ratio(window, incumbentRate));
+        } else if (!isTrial() && guarded && ranking.ratio(window, gpuOnly) < MIN_WARM_UP_RATIO) {
+            lose(ranking.ratio(window, gpuOnly));
         } else if (!fills || warmUps >= limits.warmUps()) {
             run();
         }
@@ -247,7 +247,7 @@ final class ArmSelection {
     private void judge() {
         if (isTrial()) {
             if (armRate.isComplete()) {
-                endTrial(ranking.share(armRate, incumbentRate));
+                endTrial(ranking.ratio(armRate, incumbentRate));
             }
             return;
         }
@@ -276,20 +276,20 @@ final class ArmSelection {
             stop();
             return;
         }
-        double share = ranking.share(window, gpuOnly);
-        credit = Math.min(MAX_CREDIT, credit + share - 1);
-        if (share >= 1) {
+        double ratio = ranking.ratio(window, gpuOnly);
+        credit = Math.min(MAX_CREDIT, credit + ratio - 1);
+        if (ratio >= 1) {
             pause = limits.pause();
         }
         if (credit < -MAX_LOSS) {
-            lose(share);
+            lose(ratio);
         }
     }
 
-    /** @param share of gpu-only's throughput */
-    private void lose(double share) {
+    /** @param ratio of the arm's throughput to gpu-only's */
+    private void lose(double ratio) {
         pausedFor = pause;
-        if (share < 1 - MAX_LOSS) {
+        if (ratio < 1 - MAX_LOSS) {
             pause = Math.min((long) MAX_PAUSE * limits.pause(), PAUSE_GROWTH * pause);
         }
         losses = losses() + 1;
@@ -300,7 +300,7 @@ final class ArmSelection {
                         + " The server uses gpu-only for the next {3} steps and then measures again;"
                         + " no action is needed.",
                 arms.get(arm),
-                share,
+                ratio,
                 window.steps(),
                 pausedFor);
     }
@@ -317,14 +317,14 @@ final class ArmSelection {
         beginWarmUp();
     }
 
-    /** @param share of the incumbent's throughput */
-    private void endTrial(double share) {
-        boolean won = share >= MIN_TRIAL_SHARE;
+    /** @param ratio of the arm's throughput to the incumbent's */
+    private void endTrial(double ratio) {
+        boolean won = ratio >= MIN_TRIAL_RATIO;
         LOG.log(
                 Level.INFO,
                 "A trial of {0} had {1,number,#.###} times the throughput of {2}, so {3} goes on.",
                 arms.get(arm),
-                share,
+                ratio,
                 arms.get(incumbent),
                 arms.get(won ? arm : incumbent));
         if (won) {

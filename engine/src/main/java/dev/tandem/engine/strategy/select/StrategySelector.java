@@ -29,7 +29,7 @@ import java.util.Optional;
  */
 public final class StrategySelector implements Policy {
     /**
-     * Share of the cost model's error that is added to the margin. It is not all of the error, because an error that
+     * Fraction of the cost model's error that is added to the margin. It is not all of the error, because an error that
      * both steps have in common cancels out.
      */
     private static final double ERROR_WEIGHT = 0.25;
