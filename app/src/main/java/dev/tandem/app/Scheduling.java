@@ -20,9 +20,17 @@ import dev.tandem.engine.strategy.select.StrategySelector;
 import java.util.Optional;
 import java.util.function.Supplier;
 
-/** The scheduler of the chosen strategy, with its cost model, guard and decision log. */
+/**
+ * The scheduler of the chosen strategy, with its cost model, guard and decision log.
+ *
+ * @param profile from which the strategy predicts; empty when it does not predict
+ */
 record Scheduling(
-        Scheduler scheduler, DecisionLog decisions, Optional<CostModel> cost, Optional<StrategySelector> guard) {
+        Scheduler scheduler,
+        DecisionLog decisions,
+        Optional<Profile> profile,
+        Optional<CostModel> cost,
+        Optional<StrategySelector> guard) {
     /** Number of decisions that are kept, so that bench can explain a run; they take a few megabytes. */
     private static final int LOGGED = 10_000;
 
@@ -51,6 +59,7 @@ record Scheduling(
                             (draft, result, predicted, seconds) -> {},
                             decisions),
                     decisions,
+                    Optional.empty(),
                     Optional.empty(),
                     Optional.empty());
         }
@@ -86,6 +95,6 @@ record Scheduling(
                 predictor::of,
                 new Calibrator(cost, limits.kvBytesPerToken()),
                 decisions);
-        return new Scheduling(scheduler, decisions, Optional.of(cost), guard);
+        return new Scheduling(scheduler, decisions, Optional.of(known), Optional.of(cost), guard);
     }
 }
