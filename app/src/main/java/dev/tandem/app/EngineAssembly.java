@@ -292,6 +292,11 @@ final class EngineAssembly implements AutoCloseable {
         return scheduling.guard();
     }
 
+    /** The ideal of this machine; empty where the strategy does not offload, or the tiers do not overlap. */
+    Optional<ServedIdeal> ideal() {
+        return scheduling.ideal();
+    }
+
     Optional<Tokenizer> tokenizer() {
         return tokenizer;
     }

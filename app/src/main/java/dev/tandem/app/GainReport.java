@@ -57,7 +57,8 @@ final class GainReport {
         memory.hostKv = memory.hostKv.or(() -> Optional.of(new ByteSize(CudaBackend.defaultHostTier())));
         ExecutorLimits limits = SimulationOptions.limits(options, config, profile.get());
         return checkpoint.name() + " with " + new ByteSize(limits.gpuKvBytes()) + " of GPU KV and "
-                + memory.hostKv.get() + " of host KV: " + ProfileIdeal.line(profile.get(), limits, options.budget());
+                + memory.hostKv.get() + " of host KV: "
+                + new ServedIdeal(profile.get(), limits, options.budget(), Runnable::run).line();
     }
 
     /** GPU bytes for KV that weights and workspaces are expected to leave. */

@@ -13,11 +13,6 @@ import java.util.Map;
 
 /** The ideal of the profile at hand, with the KV memory of an executor. */
 final class ProfileIdeal {
-    /** Tokens of the requests that the start assumes, where the GPU pool holds two of them. */
-    private static final int PROMPT = 1000;
-
-    private static final int OUTPUT = 400;
-
     private ProfileIdeal() {}
 
     /**
@@ -42,7 +37,8 @@ final class ProfileIdeal {
         IdealFields.complete(result, of(profile, limits, hostBytes, options.budget(), Lengths.of(work)));
     }
 
-    private static Ideal of(Profile profile, ExecutorLimits limits, double hostBytes, Budget budget, Lengths lengths) {
+    /** @param hostBytes host memory for KV, whether or not the executor's strategy uses it */
+    static Ideal of(Profile profile, ExecutorLimits limits, double hostBytes, Budget budget, Lengths lengths) {
         return Ideal.of(IdealCase.of(
                 profile,
                 limits.gpuKvBytes(),
@@ -50,17 +46,5 @@ final class ProfileIdeal {
                 limits.kvBytesPerToken(),
                 lengths,
                 new Bounds(Double.POSITIVE_INFINITY, budget.maxBatchTokens(), budget.maxSequences())));
-    }
-
-    /** One line for the start: what offloading brings at best, for requests of a usual length. */
-    static String line(Profile profile, ExecutorLimits limits, Budget budget) {
-        double held = PROMPT + OUTPUT / 2.0;
-        double pool = (double) limits.gpuBlocks() * limits.blockTokens();
-        double scale = Math.min(1, pool / 2 / held);
-        Lengths lengths = Lengths.divisible(Math.ceil(scale * PROMPT), Math.ceil(scale * OUTPUT), 0);
-        double hostBytes = (double) limits.hostBlocks() * limits.hostBlockTokens() * limits.kvBytesPerToken();
-        return IdealFields.line(
-                of(profile, limits, hostBytes, budget, lengths),
-                "%.0f prompt and %.0f output tokens".formatted(lengths.prompt(), lengths.output()));
     }
 }

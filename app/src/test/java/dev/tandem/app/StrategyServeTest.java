@@ -157,7 +157,9 @@ class StrategyServeTest {
                     .containsOnly("gpu-only");
             assertThat(server.get("/metrics").body())
                     .containsPattern("tandem:offloading\\{[^}]*} 0.0")
-                    .containsPattern("tandem:guard_losses_total\\{[^}]*} 0.0");
+                    .containsPattern("tandem:guard_losses_total\\{[^}]*} 0.0")
+                    .doesNotContain("tandem:measured_gain{")
+                    .doesNotContain("tandem:ideal_gain{");
             assertThatLatencyTargetsAreChecked(server);
         }
     }

@@ -4,12 +4,15 @@ import dev.tandem.engine.strategy.StepPredictor.Work;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.util.List;
+import java.util.Locale;
 import java.util.OptionalInt;
+import java.util.function.DoubleSupplier;
 
 /**
  * The current arm and {@link Phase}: the part of the selector that changes only with measurements of completed steps.
  *
- * <p>Owned by: engine thread; {@link #phase()} and {@link #losses()} may be read by any thread.
+ * <p>Owned by: engine thread; {@link #phase()}, {@link #losses()} and {@link #measuredRatio()} may be read by any
+ * thread.
  */
 final class ArmSelection {
     private static final Logger LOG = System.getLogger(ArmSelection.class.getName());
@@ -39,6 +42,7 @@ final class ArmSelection {
     private final boolean guarded;
     private final ArmRanking ranking;
     private final SelectorLimits limits;
+    private final DoubleSupplier idealRatio;
     private final Measurement measurement;
     private final ThroughputWindow gpuOnly;
     /** The arm's steps since it was last judged. */
@@ -50,6 +54,10 @@ final class ArmSelection {
 
     private volatile Phase phase;
     private volatile int losses;
+    private volatile double measuredRatio = Double.NaN;
+    /** Whether the log has the measured ratio since offloading began. */
+    private boolean reported;
+
     private int arm;
     /** The arm that goes on if a trial fails; the same as {@link #arm} outside a trial. */
     private int incumbent;
@@ -76,12 +84,15 @@ final class ArmSelection {
      *
      * @param arms names of the arms that offload
      * @param guarded whether gpu-only is an arm
+     * @param idealRatio throughput of the best schedule over gpu-only's, for log lines; NaN where it is not known
      */
-    ArmSelection(List<String> arms, boolean guarded, ArmRanking ranking, SelectorLimits limits) {
+    ArmSelection(
+            List<String> arms, boolean guarded, ArmRanking ranking, SelectorLimits limits, DoubleSupplier idealRatio) {
         this.arms = arms;
         this.guarded = guarded;
         this.ranking = ranking;
         this.limits = limits;
+        this.idealRatio = idealRatio;
         this.phase = guarded ? Phase.MEASURE : Phase.WARM_UP;
         this.pause = limits.pause();
         this.trialPause = limits.trialPause();
@@ -98,6 +109,11 @@ final class ArmSelection {
 
     int losses() {
         return losses;
+    }
+
+    /** Throughput of the last judged window over gpu-only's; NaN while not both are measured. */
+    double measuredRatio() {
+        return measuredRatio;
     }
 
     int arm() {
@@ -174,6 +190,7 @@ final class ArmSelection {
         promisingSteps = enough ? promisingSteps + 1 : 0;
         if (begins) {
             credit = 0;
+            reported = false;
             beginWarmUp();
         }
     }
@@ -273,21 +290,40 @@ final class ArmSelection {
                     1e3 * window.secondsPerToken(),
                     1e3 * gpuOnly.secondsPerToken());
             gpuOnly.clear();
+            measuredRatio = Double.NaN;
             stop();
             return;
         }
         double ratio = ranking.ratio(window, gpuOnly);
+        measuredRatio = ratio;
         credit = Math.min(MAX_CREDIT, credit + ratio - 1);
         if (ratio >= 1) {
             pause = limits.pause();
         }
         if (credit < -MAX_LOSS) {
             lose(ratio);
+        } else if (!reported) {
+            reported = true;
+            LOG.log(
+                    Level.INFO,
+                    "Offloading with {0} has {1,number,#.###} times the throughput of gpu-only over {2} steps{3}.",
+                    arms.get(arm),
+                    ratio,
+                    window.steps(),
+                    ideal());
         }
+    }
+
+    private String ideal() {
+        double ratio = idealRatio.getAsDouble();
+        return Double.isNaN(ratio)
+                ? ""
+                : String.format(Locale.ROOT, "; the ideal of this machine is %.3f times", ratio);
     }
 
     /** @param ratio of the arm's throughput to gpu-only's */
     private void lose(double ratio) {
+        measuredRatio = ratio;
         pausedFor = pause;
         if (ratio < 1 - MAX_LOSS) {
             pause = Math.min((long) MAX_PAUSE * limits.pause(), PAUSE_GROWTH * pause);
@@ -296,12 +332,13 @@ final class ArmSelection {
         stop();
         LOG.log(
                 Level.WARNING,
-                "Offloading with {0} had {1,number,#.###} times the throughput of gpu-only over {2} steps."
-                        + " The server uses gpu-only for the next {3} steps and then measures again;"
+                "Offloading with {0} had {1,number,#.###} times the throughput of gpu-only over {2} steps{3}."
+                        + " The server uses gpu-only for the next {4} steps and then measures again;"
                         + " no action is needed.",
                 arms.get(arm),
                 ratio,
                 window.steps(),
+                ideal(),
                 pausedFor);
     }
 
