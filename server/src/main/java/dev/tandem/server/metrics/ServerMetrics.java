@@ -207,9 +207,8 @@ public final class ServerMetrics implements EngineListener {
                 .register(registry);
         GaugeWithCallback.builder()
                 .name("tandem:measured_gain")
-                .help(
-                        "Gain in throughput of offloading over the GPU alone, as the guard measured it last; 0.1 is 10 %. "
-                                + "Absent until both are measured.")
+                .help("Gain in throughput of offloading over the GPU alone, as the guard measured it last; 0.1 is 10 %."
+                        + " Absent until both are measured.")
                 .labelNames(LABELS)
                 .callback(callback -> selector.measuredGain().ifPresent(gain -> callback.call(gain, model, "0")))
                 .register(registry);
@@ -224,8 +223,8 @@ public final class ServerMetrics implements EngineListener {
         GaugeWithCallback.builder()
                 .name("tandem:ideal_gain")
                 .help(
-                        "Gain in throughput over the GPU alone that the best schedule has on this machine, for requests of "
-                                + "the mean length of those served; 0.1 is 10 %. Absent where it is not known.")
+                        "Gain in throughput over the GPU alone that the best schedule has on this machine, for requests of"
+                                + " the mean length of those served; 0.1 is 10 %. Absent where it is not known.")
                 .labelNames(LABELS)
                 .callback(callback -> {
                     double best = ratio.getAsDouble();
