@@ -41,7 +41,7 @@ latency() { # batch, prompt, output, iterations, more
 # a run that hangs ends: SIGTERM may not reach a process whose GPU never answers
 throughput() {
   local limit=$((${WARM_UP:-30} + ${STEADY:-20} + 600)) keys="preset|workload|strategy|window|duration|requests_per"
-  keys+="|output_tokens_per|total_tokens_per|gpu_idle|host_token|prefill_balance|prediction"
+  keys+="|output_tokens_per|ideal_ratio|share_of|total_tokens_per|gpu_idle|host_token|prefill_balance|prediction"
   timeout -k 10 "$limit" "$tandem" bench throughput --result-file "$lines" "$@" 2>>"$result/log" |
     grep -E "^($keys)" | tr -s ' ' | tr '\n' ' ' || printf 'no result, see the log: %s' "$*"
   echo

@@ -42,9 +42,9 @@ def options():
     return parser.parse_args()
 
 
-def percentile(values, share):
+def percentile(values, fraction):
     ordered = sorted(values)
-    return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 2) if ordered else None
+    return round(ordered[min(len(ordered) - 1, int(fraction * len(ordered)))], 2) if ordered else None
 
 
 def time_health(host, port, end, results):

@@ -4,7 +4,7 @@
 usage: tools/mutants.py PACKAGE [Maven's arguments of the run]
 
 Reads engine/target/pit-reports/mutations.xml, which ./tandem mutants has PIT write. A mutant is killed when a test
-fails or does not end with it. The score is the share of killed mutants among all, those that no test runs included.
+fails or does not end with it. The score is the fraction of killed mutants among all, those that no test runs included.
 Standard library only.
 """
 

@@ -174,7 +174,7 @@ def throughput_by_kv():
 
 
 def peak_by_kernel():
-    """Share of the measured peak that each part of a decode step reaches."""
+    """Fraction of the measured peak that each part of a decode step reaches."""
     rows = [
         ("GEMMs, 1 token", 4.1 / 4.59),
         ("GEMMs, 64 tokens", 3.9 / 4.59),
@@ -184,13 +184,13 @@ def peak_by_kernel():
         ("host attention, AMX, 16 threads", 0.90),
         ("host attention, AVX-512, 16 threads", 0.85),
     ]
-    svg = Svg(760, 50 + 30 * len(rows), "Share of peak read bandwidth by kernel")
-    svg.text(16, 24, "Share of the peak read bandwidth of the same machine (H200: 4.59 TB/s)", "title")
-    for i, (name, share) in enumerate(rows):
+    svg = Svg(760, 50 + 30 * len(rows), "Fraction of peak read bandwidth by kernel")
+    svg.text(16, 24, "Fraction of the peak read bandwidth of the same machine (H200: 4.59 TB/s)", "title")
+    for i, (name, fraction) in enumerate(rows):
         y = 42 + 30 * i
         svg.text(250, y + 15, name, "", "end")
         svg.box(260, y, 420, 20, "box")
-        svg.box(260, y, 420 * share, 20, "cpu" if name.startswith("host") else "gpu", f"{share:.2f}")
+        svg.box(260, y, 420 * fraction, 20, "cpu" if name.startswith("host") else "gpu", f"{fraction:.2f}")
     return svg
 
 

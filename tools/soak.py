@@ -1,6 +1,7 @@
 """Sends random load to a server, with clients that disconnect, and checks every answer and the server's state.
 
-    python tools/soak.py URL SECONDS [CLIENTS] [WORDS] [TOKENS] [--malformed SHARE] [--exact] [--seed N] [--result FILE]
+    python tools/soak.py URL SECONDS [CLIENTS] [WORDS] [TOKENS] [--malformed FRACTION] [--exact] [--seed N]
+        [--result FILE]
 
 CLIENTS clients at a time send prompts of up to WORDS words to a model of tools/make_dummy_model.py and request up to
 TOKENS tokens. A tenth of them disconnects in the middle, a tenth requests log-probabilities, some sample with a seed.
@@ -27,8 +28,8 @@ parser.add_argument("clients", type=int, nargs="?", default=64, help="clients at
 parser.add_argument("words", type=int, nargs="?", default=600, help="maximum words per prompt (%(default)s)")
 parser.add_argument("tokens", type=int, nargs="?", default=200, help="maximum tokens per answer (%(default)s)")
 parser.add_argument("--malformed", type=float, default=0,
-                    help="share of requests with a wrong field or wrong bytes; the server must answer each with a 4xx "
-                         "or close the connection, never answer with a 5xx")
+                    help="fraction of requests with a wrong field or wrong bytes; the server must answer each with a "
+                         "4xx or close the connection, never answer with a 5xx")
 parser.add_argument("--exact", action="store_true",
                     help="a quarter of the requests repeat one of 24 that ran alone at the start, and must get the "
                          "same text; only for executors that promise this, such as the CPU's")

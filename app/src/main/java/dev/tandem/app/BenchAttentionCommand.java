@@ -81,8 +81,8 @@ final class BenchAttentionCommand implements Callable<Integer> {
         result.put("sequential_read_gbps", Statistics.rounded(measured.sequential()));
         result.put("vector_arithmetic_gbps", Statistics.rounded(measured.arithmetic()));
         result.put("kernel_gbps", Statistics.rounded(measured.kernel()));
-        result.put("share_of_peak_bandwidth", Statistics.rounded(measured.share()));
-        result.put("share_of_sequential_read", Statistics.rounded(measured.shareOfSequential()));
+        result.put("fraction_of_peak_bandwidth", Statistics.rounded(measured.fractionOfPeak()));
+        result.put("fraction_of_sequential_read", Statistics.rounded(measured.fractionOfSequentialRead()));
         result.put("round_us", Statistics.rounded(measured.micros()));
         return result;
     }

@@ -5,9 +5,6 @@ import dev.tandem.bench.SimulatedRun;
 import dev.tandem.bench.Statistics;
 import dev.tandem.bench.TimingErrors;
 import dev.tandem.bench.Workload;
-import dev.tandem.bench.ideal.Ideal;
-import dev.tandem.bench.ideal.IdealFields;
-import dev.tandem.bench.ideal.Lengths;
 import dev.tandem.bench.load.Load;
 import dev.tandem.bench.load.LoadWindow;
 import dev.tandem.engine.clock.VirtualClock;
@@ -119,8 +116,8 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
 
     private Map<String, Object> describe(Load one, SimulatedRun.OpenLoop open) {
         Map<String, Object> result = load.describe(one, open.load());
-        result.put("host_token_share", Statistics.rounded(open.hostTokenShare()));
-        result.put("host_busy_share", Statistics.rounded(open.hostBusyShare()));
+        result.put("host_token_fraction", Statistics.rounded(open.hostTokenFraction()));
+        result.put("host_busy_fraction", Statistics.rounded(open.hostBusyFraction()));
         return result;
     }
 
@@ -165,23 +162,11 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
             result.put("gpu_kv_bytes", limits.gpuKvBytes());
             result.putAll(measure.apply(new SimulatedRun(config, scheduling.scheduler(), executor, clock, work)));
             if (result.containsKey("output_tokens_per_second")) { // an open loop below saturation has no ideal rate
-                IdealFields.complete(result, ideal());
+                ProfileIdeal.complete(result, options, profile, limits, work, 0);
             }
             scheduling.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
             workload.explain(scheduling.decisions(), System.err);
             return result;
-        }
-
-        /**
-         * One ideal for all strategies of a comparison: gpu-only too is held against it, and leaves its host KV unused.
-         */
-        private Ideal ideal() {
-            double hostBytes = options.memory
-                    .hostKv
-                    .or(() -> options.advanced.preset.map(Preset::hostKv))
-                    .map(size -> (double) size.bytes())
-                    .orElse(0.0);
-            return ProfileIdeal.of(profile, limits, hostBytes, config.budget(), Lengths.of(work));
         }
     }
 }

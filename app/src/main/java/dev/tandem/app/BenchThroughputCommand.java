@@ -5,11 +5,13 @@ import dev.tandem.bench.Statistics;
 import dev.tandem.bench.ThroughputRun;
 import dev.tandem.bench.Workload;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
 import java.io.IOException;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.concurrent.Callable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -82,6 +84,7 @@ final class BenchThroughputCommand implements Callable<Integer>, StrategyCompari
                     ? run.steady(concurrency, window.warmUp, window.steady.get())
                     : run.whole(window.requests);
             result.putAll(measured);
+            holdAgainstIdeal(result, assembly, work);
             assembly.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
             workload.explain(assembly.decisions(), System.err);
             double seconds = (double) Objects.requireNonNull(measured.get("duration"), "duration of the run");
@@ -90,6 +93,36 @@ final class BenchThroughputCommand implements Callable<Integer>, StrategyCompari
             before.compare(MachineUse.measure(options, assembly), read, result);
             return List.of(result);
         }
+    }
+
+    /** Measures the machine's profile where the cache has none, so that gpu-only, too, is held against the ideal. */
+    @Override
+    public void prepare() {
+        window.check();
+        report.check();
+        options.check();
+        StartLog log = new StartLog(System.err, true);
+        if (options.gpu.chosen()
+                && options.strategy.profile.isEmpty()
+                && EngineAssembly.cachedProfile(options, log).isEmpty()) {
+            EngineAssembly.profile(options, log);
+        }
+    }
+
+    /** On the CPU both tiers share the same cores, so there is no ideal with a host tier. */
+    private void holdAgainstIdeal(Map<String, Object> result, EngineAssembly assembly, Workload work) {
+        if (!options.gpu.chosen()) {
+            return;
+        }
+        Optional<Profile> profile = assembly.measuredProfile(options);
+        if (profile.isEmpty()) {
+            System.err.println("note: The result has no share_of_ideal: this machine has no profile with this model."
+                    + " Measure one with tandem profile, or compare strategies in one run, as --strategy"
+                    + " gpu-only,adaptive.");
+            return;
+        }
+        ProfileIdeal.complete(
+                result, options, profile.get(), assembly.engine().limits(), work, CudaBackend.defaultHostTier());
     }
 
     /** Number of requests that keeps the pools full: as many as they hold, plus two; at most --max-num-seqs. */

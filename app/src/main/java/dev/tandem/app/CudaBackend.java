@@ -6,6 +6,7 @@ import dev.tandem.cuda.CudaExecutor;
 import dev.tandem.cuda.CudaOptions;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.cuda.kernels.KernelCatalogue;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.cuda.kernels.ModelShape;
@@ -70,22 +71,53 @@ final class CudaBackend {
             log.notice("--kv-checksums has no effect: no KV moves between GPU and host without a host pool. Give one"
                     + " with --host-kv, or leave --kv-checksums out.");
         }
-        String profile = executor.device().name() + "; " + checkpoint.name() + "; "
-                + type(options, config).flag()
-                + "; CUDA executor, " + executor.device().multiprocessors() + " multiprocessors, "
-                + attentionThreads(options) + " threads on "
-                + MachineProbe.machine();
         return new Backend(
                 executor,
                 checkpoint.name(),
                 executor.weightBytes(),
                 context,
-                profile,
+                profileName(Gpu.of(executor.device()), checkpoint, options),
                 executor::profile,
                 Optional.of(() -> {
                     GpuClock.Totals time = executor.gpuTime();
                     return new double[] {time.busy(), time.idle()};
                 }));
+    }
+
+    /**
+     * The GPU of the options.
+     *
+     * @param multiprocessors that the options allow
+     * @param memoryBytes in all
+     */
+    record Gpu(String name, int multiprocessors, long memoryBytes) {
+        /** The GPU of the options; empty when it cannot be used. */
+        static Optional<Gpu> find(GpuOptions options) {
+            return CudaLibraries.driver().flatMap(driver -> {
+                try (Device device = new Device(driver, options.number(), options.multiprocessorLimit)) {
+                    return Optional.of(of(device));
+                } catch (CudaException none) {
+                    return Optional.empty();
+                }
+            });
+        }
+
+        private static Gpu of(Device device) {
+            return new Gpu(
+                    device.name(), device.multiprocessors(), device.memory().total());
+        }
+    }
+
+    /**
+     * The machine, model and options for which a profile is valid. gpu-only has the name of the strategies with a host
+     * tier, because a profile is of both sides.
+     */
+    static String profileName(Gpu gpu, Checkpoint checkpoint, ModelOptions options) {
+        return gpu.name() + "; " + checkpoint.name() + "; "
+                + type(options, checkpoint.config()).flag()
+                + "; CUDA executor, " + gpu.multiprocessors() + " multiprocessors, "
+                + options.strategy.attentionThreads.orElse(defaultAttentionThreads()) + " threads on "
+                + MachineProbe.machine();
     }
 
     /** The reason why the CPU cannot compute attention for this model with these options; empty when it can. */
@@ -115,7 +147,12 @@ final class CudaBackend {
 
     /** Default of --host-kv in bytes: a quarter of the machine's memory, at most 32 GiB with a host tier. */
     private static long defaultHostKv(ModelOptions options) {
-        return attentionThreads(options) == 0 ? CpuBackend.defaultKv() : Math.min(MAX_HOST_KV, CpuBackend.memory() / 4);
+        return attentionThreads(options) == 0 ? CpuBackend.defaultKv() : defaultHostTier();
+    }
+
+    /** Default of --host-kv in bytes where the CPU computes attention. */
+    static long defaultHostTier() {
+        return Math.min(MAX_HOST_KV, CpuBackend.memory() / 4);
     }
 
     private static void reportLosses(ModelShape shape, boolean quantised, Device device, StartLog log) {

@@ -19,14 +19,17 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 
 /** Runs {@code doctor}: reports what this machine has and what follows for Tandem. */
 @Command(
         name = "doctor",
         mixinStandardHelpOptions = true,
-        description = "Lists what was found on this machine, how fast it reads and computes, and what is missing.",
-        footerHeading = "%nExample:%n",
-        footer = "  tandem doctor")
+        description = "Lists what was found on this machine, how fast it reads and computes, what is missing, and what"
+                + " gain a model has at best from offloading, once tandem profile or tandem serve has measured it here."
+                + " Takes the options of tandem serve.",
+        footerHeading = "%nExamples:%n",
+        footer = {"  tandem doctor", "  tandem doctor my-model/ --host-kv 64GiB"})
 final class DoctorCommand implements Callable<Integer> {
     private static final List<String> FEATURES = List.of(
             "avx2",
@@ -41,8 +44,12 @@ final class DoctorCommand implements Callable<Integer> {
             "asimd",
             "sve");
 
+    @Mixin
+    ModelOptions options = new ModelOptions();
+
     @Override
     public Integer call() throws IOException {
+        options.check();
         PrintStream out = System.out;
         out.println("Java      " + System.getProperty("java.vm.name") + " " + Runtime.version());
         out.println("System    " + System.getProperty("os.name") + " " + System.getProperty("os.arch"));
@@ -65,9 +72,7 @@ final class DoctorCommand implements Callable<Integer> {
                     cores);
         }
         GpuReport.print(out);
-        out.println(
-                "Gain      unknown without a profile of a model on this machine: tandem serve measures one and prints"
-                        + " the gain to expect; tandem ideal computes it for machines that are described");
+        out.println("Gain      " + GainReport.line(options, new StartLog(System.err, false)));
         return 0;
     }
 

@@ -167,7 +167,18 @@ final class EngineAssembly implements AutoCloseable {
         return backend;
     }
 
-    private static Profiles profiles(StartLog log) {
+    /** The cached profile of this machine's GPU and the model of the options, without loading the model. */
+    static Optional<Profile> cachedProfile(ModelOptions options, StartLog log) {
+        try (Checkpoint checkpoint = open(options)) {
+            return CudaBackend.Gpu.find(options.gpu)
+                    .flatMap(gpu -> profiles(log)
+                            .cached(
+                                    CudaBackend.profileName(gpu, checkpoint, options),
+                                    checkpoint.config().layers()));
+        }
+    }
+
+    static Profiles profiles(StartLog log) {
         Path cache = DefaultModel.cache(System.getenv(), Path.of(System.getProperty("user.home")));
         return new Profiles(cache.resolve("profiles"), log);
     }
@@ -264,9 +275,26 @@ final class EngineAssembly implements AutoCloseable {
         return scheduling.cost();
     }
 
+    /** The profile that was measured on this machine with this model; empty where there is none. */
+    Optional<Profile> measuredProfile(ModelOptions options) {
+        return scheduling
+                .profile()
+                .or(() -> profiles(log)
+                        .known(
+                                options.strategy.profile,
+                                backend.profileName(),
+                                backend.executor().limits()))
+                .filter(profile -> profile.name().equals(backend.profileName()));
+    }
+
     /** The strategy selector; empty without the guard. */
     Optional<StrategySelector> guard() {
         return scheduling.guard();
+    }
+
+    /** The ideal of this machine; empty where the strategy does not offload, or the tiers do not overlap. */
+    Optional<ServedIdeal> ideal() {
+        return scheduling.ideal();
     }
 
     Optional<Tokenizer> tokenizer() {

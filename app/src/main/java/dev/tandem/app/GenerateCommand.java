@@ -64,9 +64,9 @@ final class GenerateCommand implements Callable<Integer> {
 
     @Option(
             names = "--top-p",
-            paramLabel = "SHARE",
+            paramLabel = "FRACTION",
             defaultValue = "1",
-            description = "Sample from the most likely tokens that have this share of the probability."
+            description = "Sample from the most likely tokens that have this fraction of the probability."
                     + " Default: ${DEFAULT-VALUE}.")
     double topP;
 

@@ -37,7 +37,7 @@ final class HostAttentionRun {
             return String.format(
                     Locale.ROOT,
                     "%-14s %-9s %-12s %3d x %,6d, %2d threads: reads %6.1f GB/s, arithmetic %6.1f,"
-                            + " attention %6.1f, share %.2f (%.2f of a sequential read), %.1f us",
+                            + " attention %6.1f, %.2f of the peak (%.2f of a sequential read), %.1f us",
                     shape.name(),
                     type.flag(),
                     implementation,
@@ -47,8 +47,8 @@ final class HostAttentionRun {
                     measured.peakBandwidth(),
                     measured.arithmetic(),
                     measured.kernel(),
-                    measured.share(),
-                    measured.shareOfSequential(),
+                    measured.fractionOfPeak(),
+                    measured.fractionOfSequentialRead(),
                     measured.micros());
         }
     }

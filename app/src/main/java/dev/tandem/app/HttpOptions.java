@@ -13,7 +13,7 @@ final class HttpOptions {
     /** Proxies in front of servers commonly allow 8 KiB to 64 KiB. */
     private static final int MAX_HEADER_BYTES = 64 << 10;
     /** The heap divided by this bounds the bodies of all requests; parsed bodies take several times their size. */
-    private static final int HEAP_SHARE_OF_BODIES = 8;
+    private static final int HEAP_DIVISOR = 8;
 
     @Option(
             names = "--max-body-size",
@@ -106,7 +106,7 @@ final class HttpOptions {
         return new HttpLimits(
                 (int) maxBodySize.bytes(),
                 MAX_HEADER_BYTES,
-                Math.max(2 * maxBodySize.bytes(), heap / HEAP_SHARE_OF_BODIES),
+                Math.max(2 * maxBodySize.bytes(), heap / HEAP_DIVISOR),
                 maxConnections,
                 Duration.ofSeconds(headerTimeout),
                 Duration.ofSeconds(bodyTimeout),

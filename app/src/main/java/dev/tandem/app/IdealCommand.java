@@ -34,10 +34,11 @@ import picocli.CommandLine.Option;
             "  tandem ideal --hardware mine.json --model my-model/ --workload synthetic:350/2500 --json"
         })
 final class IdealCommand implements Callable<Integer> {
-    /** As {@code --gpu-memory-utilization}, less what CUDA, activations and workspaces take. */
+    /** As {@code --gpu-memory-utilization}, with nothing else on the GPU. */
     private static final double GPU_MEMORY_USED = 0.95;
 
-    private static final double GPU_WORKING_BYTES = 1e9;
+    /** What CUDA, activations and workspaces take. */
+    static final double GPU_WORKING_BYTES = 1e9;
 
     @Option(
             names = "--preset",

@@ -60,9 +60,9 @@ final class LatencyReport {
         double peakBandwidth = median(peaks, Peak::read);
         double peakFlops = median(peaks, Peak::multiplyAdd);
         result.put("machine_read_gbps", Statistics.rounded(peakBandwidth));
-        result.put("share_of_read_bandwidth", Statistics.rounded(read / peakBandwidth));
+        result.put("fraction_of_read_bandwidth", Statistics.rounded(read / peakBandwidth));
         result.put("machine_fma_gflops", Statistics.rounded(peakFlops));
-        result.put("share_of_fma_peak", Statistics.rounded(flops / peakFlops));
+        result.put("fraction_of_fma_peak", Statistics.rounded(flops / peakFlops));
     }
 
     private static <T> double median(List<T> values, ToDoubleFunction<T> value) {

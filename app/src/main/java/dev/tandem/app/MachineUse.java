@@ -33,7 +33,7 @@ record MachineUse(Optional<Double> cpuRead, Optional<double[]> gpuTime) {
         gpuTime.ifPresent(earlier -> {
             double[] now = after.gpuTime().orElseThrow();
             double idle = now[1] - earlier[1];
-            result.put("gpu_idle_share", Statistics.rounded(idle / (idle + now[0] - earlier[0])));
+            result.put("gpu_idle_fraction", Statistics.rounded(idle / (idle + now[0] - earlier[0])));
         });
         result.put("weights_read_gbps", Statistics.rounded(read));
         cpuRead.ifPresent(first -> {

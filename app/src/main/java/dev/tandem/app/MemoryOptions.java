@@ -9,9 +9,9 @@ import picocli.CommandLine.Option;
 final class MemoryOptions {
     @Option(
             names = "--gpu-memory-utilization",
-            paramLabel = "SHARE",
+            paramLabel = "FRACTION",
             defaultValue = "0.92",
-            description = "Share of the GPU's memory that Tandem may use, weights included, above 0 and up to 1."
+            description = "Fraction of the GPU's memory that Tandem may use, weights included, above 0 and up to 1."
                     + " Default: ${DEFAULT-VALUE}.")
     double gpuUtilization = 0.92;
 
@@ -46,7 +46,7 @@ final class MemoryOptions {
     void check() {
         if (!(gpuUtilization > 0 && gpuUtilization <= 1)) {
             throw new ConfigurationException("--gpu-memory-utilization " + gpuUtilization
-                    + " is a share of the GPU's memory; it must lie in (0, 1]");
+                    + " is a fraction of the GPU's memory; it must lie in (0, 1]");
         }
         if (gpuBlocks.isPresent() && gpuBlocks.get() < 1) {
             throw new ConfigurationException(

@@ -25,9 +25,9 @@ final class PaperOptions {
 
     @Option(
             names = "--shadow-verification-rate",
-            paramLabel = "SHARE",
+            paramLabel = "FRACTION",
             defaultValue = "0",
-            description = "Share of requests, from 0 to 1, of which the GPU alone computes again one token that the"
+            description = "Fraction of requests, from 0 to 1, of which the GPU alone computes again one token that the"
                     + " CPU helped to decode. The metric tandem:shadow_verification_logprob_difference has the"
                     + " difference of log-probabilities. Default: ${DEFAULT-VALUE}.")
     double shadowVerificationRate;
@@ -36,7 +36,7 @@ final class PaperOptions {
     void check() {
         if (!(shadowVerificationRate >= 0 && shadowVerificationRate <= 1)) {
             throw new ConfigurationException("--shadow-verification-rate " + shadowVerificationRate
-                    + " is a share of requests; it must lie in [0, 1]");
+                    + " is a fraction of requests; it must lie in [0, 1]");
         }
     }
 }

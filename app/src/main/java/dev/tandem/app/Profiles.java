@@ -4,7 +4,7 @@ import dev.tandem.bench.Profiler;
 import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.cost.ProfileException;
-import dev.tandem.engine.executor.Executor;
+import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.fetch.CacheFile;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -34,10 +34,13 @@ final class Profiles {
                 + attentionThreads + " for attention";
     }
 
-    /** Reads the profile from this file, or the cached one of this name; otherwise measures one now. */
+    /** Reads the profile from this file, or the cached one of the backend; otherwise measures one now. */
     Profile find(Optional<Path> file, Backend backend) {
-        String name = backend.profileName();
-        Executor executor = backend.executor();
+        return known(file, backend.profileName(), backend.executor().limits()).orElseGet(() -> measure(backend));
+    }
+
+    /** Reads the profile from this file, or the cached one of this name; empty where the cache has none to use. */
+    Optional<Profile> known(Optional<Path> file, String name, ExecutorLimits limits) {
         if (file.isPresent()) {
             Profile profile = read(file.get());
             if (!profile.name().equals(name)) {
@@ -45,36 +48,45 @@ final class Profiles {
                         + "', so predictions may be wrong; on a GPU, only those of CPU attention are corrected while"
                         + " the server runs. Leave --profile out to measure this machine.");
             }
-            check(profile, executor, file.get().toString());
-            return profile;
+            check(profile, limits.layers(), file.get().toString());
+            return Optional.of(profile);
         }
-        Path cached = path(name);
-        if (Files.exists(cached)) {
-            try {
-                Profile profile = read(cached);
-                check(profile, executor, cached.toString());
-                if (reaches(profile, executor)) {
-                    log.detail("profile: " + cached);
-                    return profile;
-                }
-                log.notice("The profile is measured again: " + cached + " was measured with a far smaller KV pool.");
-            } catch (ProfileException e) {
-                log.notice("The profile is measured again: the one in the cache cannot be used: " + e.getMessage());
-            }
+        Optional<Profile> cached = cached(name, limits.layers());
+        if (cached.isPresent() && !reaches(cached.get(), limits)) {
+            log.notice("The profile in the cache is not used: " + path(name)
+                    + " was measured with a far smaller KV pool.");
+            return Optional.empty();
         }
-        return measure(backend);
+        cached.ifPresent(profile -> log.detail("profile: " + path(name)));
+        return cached;
+    }
+
+    /** Reads the cached profile of this name; empty where there is none, or, with a notice, none that can be used. */
+    Optional<Profile> cached(String name, int layers) {
+        Path file = path(name);
+        if (!Files.exists(file)) {
+            return Optional.empty();
+        }
+        try {
+            Profile profile = read(file);
+            check(profile, layers, file.toString());
+            return Optional.of(profile);
+        } catch (ProfileException e) {
+            log.notice("The profile in the cache is not used: " + e.getMessage());
+            return Optional.empty();
+        }
     }
 
     /** Whether the profile was measured with a pool that is not much smaller than this one. */
-    private static boolean reaches(Profile profile, Executor executor) {
-        long tokens = (long) executor.limits().gpuBlocks() * executor.limits().blockTokens();
+    private static boolean reaches(Profile profile, ExecutorLimits limits) {
+        long tokens = (long) limits.gpuBlocks() * limits.blockTokens();
         return profile.gpuAttention().covers(Math.min(Profiler.MAX_TOKENS, tokens) / 8.0);
     }
 
-    private static void check(Profile profile, Executor executor, String origin) {
-        if (profile.layers() != executor.limits().layers()) {
+    private static void check(Profile profile, int layers, String origin) {
+        if (profile.layers() != layers) {
             throw new ProfileException(origin + " is of a model of " + profile.layers() + " layers; this one has "
-                    + executor.limits().layers() + ". Measure with tandem profile");
+                    + layers + ". Measure with tandem profile");
         }
     }
 

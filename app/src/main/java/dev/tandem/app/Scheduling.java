@@ -20,9 +20,19 @@ import dev.tandem.engine.strategy.select.StrategySelector;
 import java.util.Optional;
 import java.util.function.Supplier;
 
-/** The scheduler of the chosen strategy, with its cost model, guard and decision log. */
+/**
+ * The scheduler of the chosen strategy, with its cost model, guard and decision log.
+ *
+ * @param profile from which the strategy predicts; empty when it does not predict
+ * @param ideal of the machine; empty where the tiers do not overlap
+ */
 record Scheduling(
-        Scheduler scheduler, DecisionLog decisions, Optional<CostModel> cost, Optional<StrategySelector> guard) {
+        Scheduler scheduler,
+        DecisionLog decisions,
+        Optional<Profile> profile,
+        Optional<CostModel> cost,
+        Optional<StrategySelector> guard,
+        Optional<ServedIdeal> ideal) {
     /** Number of decisions that are kept, so that bench can explain a run; they take a few megabytes. */
     private static final int LOGGED = 10_000;
 
@@ -52,6 +62,8 @@ record Scheduling(
                             decisions),
                     decisions,
                     Optional.empty(),
+                    Optional.empty(),
+                    Optional.empty(),
                     Optional.empty());
         }
         Profile known = profile.get();
@@ -72,20 +84,24 @@ record Scheduling(
             log.notice("apex runs without its rule 4: this executor cannot finish in-flight tokens within a step."
                     + " bench simulate and the CPU executor can.");
         }
-        if (limits.overlaps()) {
-            log.row("gain", ProfileIdeal.line(known, limits, budget));
-        } else {
+        Optional<ServedIdeal> ideal = limits.overlaps()
+                ? Optional.of(new ServedIdeal(known, limits, budget, Thread::startVirtualThread))
+                : Optional.empty();
+        ideal.ifPresent(solved -> log.row("gain", solved.line()));
+        if (ideal.isEmpty()) {
             log.notice("Offloading cannot raise throughput here: on the CPU executor both tiers share the same cores."
                     + " Use it for tests, or leave --strategy out.");
         }
-        Optional<StrategySelector> guard =
-                guarded ? Optional.of(strategy.guarded(decided, predictor)) : Optional.empty();
+        Optional<StrategySelector> guard = guarded
+                ? Optional.of(strategy.guarded(
+                        decided, predictor, () -> ideal.map(ServedIdeal::ratio).orElse(Double.NaN)))
+                : Optional.empty();
         Policy policy = guard.isPresent() ? guard.get() : strategy.policy(decided, cost);
         Scheduler scheduler = new PolicyScheduler(
                 new UntilHostLost(policy, Strategy.gpuOnly(decided)),
                 predictor::of,
                 new Calibrator(cost, limits.kvBytesPerToken()),
                 decisions);
-        return new Scheduling(scheduler, decisions, Optional.of(cost), guard);
+        return new Scheduling(scheduler, decisions, Optional.of(known), Optional.of(cost), guard, ideal);
     }
 }

@@ -82,9 +82,10 @@ final class ServeCommand implements Callable<Integer> {
 
     private void serve(TandemServer server, EngineAssembly assembly, DeferredListener listener, String name) {
         ServerMetrics metrics = new ServerMetrics(name);
-        listener.attach(metrics);
+        listener.attach(assembly.ideal().map(metrics::and).orElse(metrics));
         assembly.cost().ifPresent(metrics::watch);
         assembly.guard().ifPresent(metrics::watch);
+        assembly.ideal().ifPresent(ideal -> metrics.watchIdeal(ideal::ratio));
         ServedModel model = new ServedModel(
                 name,
                 assembly.engine(),

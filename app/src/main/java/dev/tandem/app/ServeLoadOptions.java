@@ -99,9 +99,9 @@ final class ServeLoadOptions {
 
     @Option(
             names = "--random-range-ratio",
-            paramLabel = "SHARE",
+            paramLabel = "FRACTION",
             defaultValue = "0",
-            description = "Lengths of random requests are uniform within this share of their mean."
+            description = "Lengths of random requests are uniform within this fraction of their mean."
                     + " Default: ${DEFAULT-VALUE}.")
     double range;
 

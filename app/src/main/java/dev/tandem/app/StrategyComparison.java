@@ -38,6 +38,9 @@ final class StrategyComparison {
          * @throws ConfigurationException when an option holds for one strategy alone
          */
         default void checkForSeveral() {}
+
+        /** Prepares a list of strategies; called once, with the options of the first one that offloads. */
+        default void prepare() {}
     }
 
     /**
@@ -60,7 +63,12 @@ final class StrategyComparison {
         benchmark.checkForSeveral();
         List<Map<String, Object>> results = new ArrayList<>();
         List<Map<String, Object>> gpuOnly = List.of();
-        for (String name : strategies(value)) {
+        List<String> names = strategies(value);
+        names.stream()
+                .filter(name -> Strategy.of(name).offloads())
+                .findFirst()
+                .ifPresent(name -> parse(withStrategy(given, name)).prepare());
+        for (String name : names) {
             Benchmark one = parse(withStrategy(given, name));
             List<Map<String, Object>> measured = one.measure();
             gpuOnly = gpuOnly.isEmpty() ? measured : gpuOnly;

@@ -178,7 +178,7 @@ class FirstErrorTest {
                 new Case("bench serve --dataset-path DIR/nowhere", "--dataset-name"),
                 new Case("bench serve --extra-body {", "--extra-body {", "JSON object"),
                 new Case("bench simulate --goodput ttft", "--goodput ttft", "ttft:200"),
-                new Case("bench simulate --find-rate goodput", "--find-rate 'goodput'", "goodput>=SHARE"),
+                new Case("bench simulate --find-rate goodput", "--find-rate 'goodput'", "goodput>=FRACTION"),
                 new Case("bench simulate --percentile-metrics tps", "tps", "ttft, tpot"),
                 new Case(
                         "profile DIR/dummy --load-format dummy --device cpu --output DIR",

@@ -157,7 +157,9 @@ class StrategyServeTest {
                     .containsOnly("gpu-only");
             assertThat(server.get("/metrics").body())
                     .containsPattern("tandem:offloading\\{[^}]*} 0.0")
-                    .containsPattern("tandem:guard_losses_total\\{[^}]*} 0.0");
+                    .containsPattern("tandem:guard_losses_total\\{[^}]*} 0.0")
+                    .doesNotContain("tandem:measured_gain{")
+                    .doesNotContain("tandem:ideal_gain{");
             assertThatLatencyTargetsAreChecked(server);
         }
     }
@@ -182,7 +184,7 @@ class StrategyServeTest {
                 "--threads 0 | --threads 0 is too small; it must be at least 1",
                 "--attention-threads 0 | --attention-threads 0 is too small; it must be at least 1",
                 "--ttft-target NaN | --ttft-target NaN must be a number of milliseconds",
-                "--shadow-verification-rate 1.5 --strategy neo | --shadow-verification-rate 1.5 is a share of "
+                "--shadow-verification-rate 1.5 --strategy neo | --shadow-verification-rate 1.5 is a fraction of "
                         + "requests; it must lie in [0, 1]",
                 "--rotate-after -2 --strategy neo | --rotate-after -2",
                 "--deviation min-cpu-ratio=-1 --strategy apex | min-cpu-ratio=-1",

@@ -52,7 +52,8 @@ public record SimulatedEngine(
             Strategy strategy, boolean guarded, Strategy.Options options, Profile profile, ExecutorLimits limits) {
         CostModel cost = new CostModel(profile);
         StepPredictor predictor = new StepPredictor(cost, true, limits.kvBytesPerToken());
-        Policy policy = guarded ? strategy.guarded(options, predictor) : strategy.policy(options, cost);
+        Policy policy =
+                guarded ? strategy.guarded(options, predictor, () -> Double.NaN) : strategy.policy(options, cost);
         return new PolicyScheduler(
                 new UntilHostLost(policy, Strategy.gpuOnly(options)),
                 predictor::of,

@@ -30,7 +30,7 @@ import java.util.Queue;
  *
  * <p>The GPU's time is the sum of its components, with tokens padded to the size of a CUDA graph. CPU attention is one
  * queue, served at the CPU's full bandwidth. An in-flight token rejoins at a layer once its attention is back, as on
- * hardware. Not simulated: swaps beyond what delays the first layers, and the copies' share of the GPU.
+ * hardware. Not simulated: swaps beyond what delays the first layers, and what copies take of the GPU.
  *
  * <p>Owned by: the thread that simulates.
  */
@@ -265,14 +265,14 @@ public final class SimulatedExecutor implements Executor {
     /** Adds a token's attention to the CPU's queue. */
     private void requestAttention(HostToken hostToken, double now) {
         int context = hostToken.admission.position() + 1;
-        double share = machine.cpuAttention(FULL_BANDWIDTH_TOKENS, (long) FULL_BANDWIDTH_TOKENS * context)
+        double alone = machine.cpuAttention(FULL_BANDWIDTH_TOKENS, (long) FULL_BANDWIDTH_TOKENS * context)
                 / FULL_BANDWIDTH_TOKENS;
-        double together = share * FULL_BANDWIDTH_TOKENS;
+        double together = alone * FULL_BANDWIDTH_TOKENS;
         double task = errors.task();
         // a worker's delay is its own: the others go on at the full bandwidth
-        cpuFree = Math.max(cpuFree, now) + share;
-        cpuBusy += share;
-        hostToken.ready = cpuFree - share + together * task;
+        cpuFree = Math.max(cpuFree, now) + alone;
+        cpuBusy += alone;
+        hostToken.ready = cpuFree - alone + together * task;
     }
 
     /** Seconds of a step outside its layers. */

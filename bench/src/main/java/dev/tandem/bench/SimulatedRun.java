@@ -35,10 +35,11 @@ public final class SimulatedRun {
      *
      * @param load what clients experienced
      * @param requests every request that arrived, measured or not, by arrival
-     * @param hostTokenShare share of the window's decoded tokens that were attended on the host
-     * @param hostBusyShare share of the window in which the CPU attended
+     * @param hostTokenFraction fraction of the window's decoded tokens that were attended on the host
+     * @param hostBusyFraction fraction of the window in which the CPU attended
      */
-    public record OpenLoop(LoadResult load, List<RequestTimes> requests, double hostTokenShare, double hostBusyShare) {}
+    public record OpenLoop(
+            LoadResult load, List<RequestTimes> requests, double hostTokenFraction, double hostBusyFraction) {}
 
     private final EngineConfig config;
     private final Workload workload;
@@ -83,7 +84,7 @@ public final class SimulatedRun {
         result.put("requests", requests);
         result.put("failed", failed);
         result.put("window", "run");
-        result.put("host_busy_share", Statistics.rounded(executor.cpuBusySeconds() / seconds));
+        result.put("host_busy_fraction", Statistics.rounded(executor.cpuBusySeconds() / seconds));
         return result;
     }
 
@@ -107,7 +108,7 @@ public final class SimulatedRun {
         result.put("requests", concurrency);
         result.put("failed", failed);
         result.put("steps_per_second", Statistics.rounded(recorder.steps() / all));
-        result.put("host_busy_share", Statistics.rounded((executor.cpuBusySeconds() - busyBefore) / all));
+        result.put("host_busy_fraction", Statistics.rounded((executor.cpuBusySeconds() - busyBefore) / all));
         return result;
     }
 
@@ -142,8 +143,8 @@ public final class SimulatedRun {
             busy = executor.cpuBusySeconds() - busy;
         }
         LoadResult result = LoadResult.of(load, requests.all);
-        double hostTokenShare = (double) counted.hostTokens() / Math.max(1, counted.decodeTokens());
-        return new OpenLoop(result, List.copyOf(requests.all), hostTokenShare, busy / result.seconds());
+        double hostTokenFraction = (double) counted.hostTokens() / Math.max(1, counted.decodeTokens());
+        return new OpenLoop(result, List.copyOf(requests.all), hostTokenFraction, busy / result.seconds());
     }
 
     /** The requests of an open loop, and what they experience. */

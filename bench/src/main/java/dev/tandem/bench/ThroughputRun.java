@@ -131,7 +131,7 @@ public final class ThroughputRun {
         result.put("window", "steady");
         result.put("drift_between_halves", Statistics.rounded(second / firstRate - 1));
         double balance = (double) counts.prefillTokens() / Math.max(1, counts.outputTokens());
-        result.put("prefill_balance", Statistics.rounded(balance / workload.promptShare()));
+        result.put("prefill_balance", Statistics.rounded(balance / workload.promptFraction()));
         return result;
     }
 
@@ -205,7 +205,7 @@ public final class ThroughputRun {
                 Statistics.rounded((counts.promptTokens() + counts.outputTokens()) / seconds));
         result.put("computed_prefill_tokens", counts.prefillTokens());
         result.put(
-                "host_token_share",
+                "host_token_fraction",
                 Statistics.rounded((double) counts.hostTokens() / Math.max(1, counts.decodeTokens())));
         Statistics.put(result, "ttft", counts.firstToken());
         Statistics.put(result, "tpot", counts.perToken());

@@ -24,7 +24,7 @@ public record Workload(String name, List<Lengths> lengths) {
     private static final int SAMPLES = 4096;
     private static final Pattern SYNTHETIC = Pattern.compile("synthetic:(\\d{1,7})/(\\d{1,7})");
     private static final Pattern OSC = Pattern.compile("osc(?::(\\d{1,7}))?");
-    /** Synthetic lengths are within this share of their mean. */
+    /** Synthetic lengths are within this fraction of their mean. */
     private static final double SPREAD = 0.1;
 
     /**
@@ -77,7 +77,7 @@ public record Workload(String name, List<Lengths> lengths) {
     }
 
     /** Prompt tokens per output token, on average. */
-    public double promptShare() {
+    public double promptFraction() {
         long prompt = lengths.stream().mapToLong(Lengths::prompt).sum();
         long output = lengths.stream().mapToLong(Lengths::output).sum();
         return (double) prompt / output;

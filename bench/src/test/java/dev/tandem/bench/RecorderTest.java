@@ -76,6 +76,6 @@ class RecorderTest {
                 .containsEntry("computed_prefill_tokens", 18L)
                 .containsEntry("output_tokens_per_second", 1.5)
                 .containsEntry("requests_per_second", 0.5)
-                .containsEntry("host_token_share", 0.5);
+                .containsEntry("host_token_fraction", 0.5);
     }
 }

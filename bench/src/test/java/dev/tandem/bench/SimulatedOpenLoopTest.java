@@ -39,7 +39,7 @@ class SimulatedOpenLoopTest {
         assertThat(result.rates().requests()).isCloseTo(result.rates().offered(), within(0.05));
         assertThat(result.latency(Metric.ITL).count())
                 .isEqualTo(result.counts().outputTokens() - result.counts().completed());
-        assertThat(result.goodputShare()).isGreaterThan(0.9);
+        assertThat(result.goodputFraction()).isGreaterThan(0.9);
     }
 
     @Test
@@ -49,7 +49,7 @@ class SimulatedOpenLoopTest {
         assertThat(result.counts().unfinished()).isPositive();
         assertThat(result.counts().completed() + result.counts().unfinished())
                 .isEqualTo(result.counts().arrived());
-        assertThat(result.goodputShare()).isLessThan(0.1);
+        assertThat(result.goodputFraction()).isLessThan(0.1);
     }
 
     @Test

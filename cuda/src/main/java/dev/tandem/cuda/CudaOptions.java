@@ -10,7 +10,7 @@ import java.util.OptionalInt;
  * @param device number of the GPU
  * @param multiprocessorLimit max multiprocessors used; 0 for all
  * @param type of weights and KV, bfloat16 or float16
- * @param memoryUtilization share of the GPU's memory that may be used, weights and everything else included
+ * @param memoryUtilization fraction of the GPU's memory that may be used, weights and everything else included
  * @param gpuBlocks KV blocks of the GPU pool; empty for as many as fit
  * @param hostBytes memory of the host pool
  * @param maxBatchTokens max rows of a step
@@ -98,9 +98,9 @@ public record CudaOptions(
             return this;
         }
 
-        /** Sets the share of the GPU's memory that may be used; all unless set. */
-        public Builder memoryUtilization(double share) {
-            memoryUtilization = share;
+        /** Sets the fraction of the GPU's memory that may be used; all unless set. */
+        public Builder memoryUtilization(double fraction) {
+            memoryUtilization = fraction;
             return this;
         }
 

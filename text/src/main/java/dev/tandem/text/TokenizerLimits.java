@@ -8,7 +8,7 @@ import tools.jackson.databind.JsonNode;
  * limits follow from the regex patterns in the tokenizer's file; see {@link RegexBacktracking}.
  *
  * @param maxAscii max characters of a text that is all ASCII
- * @param maxOther max UTF-16 characters of a text without ASCII; in a mixed text, the used shares of both limits are
+ * @param maxOther max UTF-16 characters of a text without ASCII; in a mixed text, the used fractions of both limits are
  *     added
  */
 record TokenizerLimits(int maxAscii, int maxOther) {

@@ -28,7 +28,7 @@ public final class IdealFields {
         ideal.ratio().ifPresent(ratio -> fields.put(IDEAL_RATIO, Statistics.rounded(ratio)));
         fields.put("limits", best.limits());
         fields.put("gpu_sequences", Statistics.rounded(best.gpuSequences()));
-        fields.put("host_tokens_fraction", Statistics.rounded(best.use().hostTokens()));
+        fields.put("host_token_fraction", Statistics.rounded(best.use().hostTokens()));
         fields.put("host_token_ms", Statistics.rounded(1e3 * best.use().hostTokenSeconds()));
         fields.put("cpu_attention_busy", Statistics.rounded(best.use().cpuAttention()));
         fields.put("link_busy", Statistics.rounded(best.use().link()));

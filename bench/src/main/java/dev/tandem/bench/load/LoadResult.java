@@ -214,8 +214,8 @@ public record LoadResult(
         return latencies.getOrDefault(metric, new Latencies());
     }
 
-    /** Share of the measured requests that kept their targets. */
-    public double goodputShare() {
+    /** Fraction of the measured requests that kept their targets. */
+    public double goodputFraction() {
         return counts.arrived() == 0 ? 0 : rates.goodput() * seconds / counts.arrived();
     }
 
@@ -237,7 +237,7 @@ public record LoadResult(
         result.put("offered_request_rate", rounded(rates.offered()));
         result.put("request_throughput", rounded(rates.requests()));
         result.put("request_goodput", rounded(rates.goodput()));
-        result.put("goodput_share", rounded(goodputShare()));
+        result.put("goodput_fraction", rounded(goodputFraction()));
         result.put("output_throughput", rounded(rates.outputTokens()));
         result.put("total_token_throughput", rounded(rates.totalTokens()));
         result.put("max_output_tokens_per_s", rounded(rates.maxOutputTokens()));

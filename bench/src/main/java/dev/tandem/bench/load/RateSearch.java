@@ -15,7 +15,7 @@ import java.util.function.Predicate;
  * @param <T> the result of a rate
  */
 public final class RateSearch<T> {
-    /** The search ends when the rates that hold and fail differ by less than this share. */
+    /** The search ends when the rates that hold and fail differ by less than this fraction. */
     private static final double TOLERANCE = 0.02;
 
     /** Doublings or halvings, a factor of a million, after which the requirement does not depend on the rate. */

@@ -14,7 +14,7 @@ import java.util.regex.Pattern;
  */
 public record Requirement(String key, boolean atLeast, double bound) {
     private static final Pattern FORM = Pattern.compile("([a-z0-9_.]+)(>=|<=)([0-9]+(?:\\.[0-9]+)?)");
-    /** The shorter name of {@code goodput_share}. */
+    /** The shorter name of {@code goodput_fraction}. */
     private static final String GOODPUT = "goodput";
 
     /**
@@ -26,10 +26,10 @@ public record Requirement(String key, boolean atLeast, double bound) {
     public static Requirement parse(String text, Set<String> keys) {
         Matcher form = FORM.matcher(text);
         String key = form.matches() ? form.group(1) : "";
-        key = key.equals(GOODPUT) ? "goodput_share" : key;
+        key = key.equals(GOODPUT) ? "goodput_fraction" : key;
         if (!keys.contains(key)) {
             throw new ConfigurationException("--find-rate '" + text
-                    + "' must be goodput>=SHARE, or a number of the result with its bound, as p99_ttft_ms<=500");
+                    + "' must be goodput>=FRACTION, or a number of the result with its bound, as p99_ttft_ms<=500");
         }
         return new Requirement(key, form.group(2).equals(">="), Double.parseDouble(form.group(3)));
     }

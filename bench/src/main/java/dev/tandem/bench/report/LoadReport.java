@@ -15,7 +15,7 @@ public final class LoadReport {
             RATE,
             "request_throughput",
             "output_throughput",
-            "goodput_share",
+            "goodput_fraction",
             "completed",
             "failed",
             "unfinished",

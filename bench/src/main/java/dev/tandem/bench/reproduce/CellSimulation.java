@@ -28,7 +28,7 @@ import java.util.Map;
  */
 final class CellSimulation {
     /** The artifact does not measure the first quarter of the requests (its script for Figure 6c). */
-    private static final double WARM_UP_SHARE = 0.25;
+    private static final double WARM_UP_FRACTION = 0.25;
     /** The artifact counts throughput from 30 % to 70 % of the ends (its script for Figure 10a). */
     private static final double FIRST_END = 0.3;
 
@@ -84,8 +84,8 @@ final class CellSimulation {
 
     private Point point(double x, double value, OpenLoop run) {
         Map<String, Object> details = new LinkedHashMap<>(run.load().toMap());
-        details.put("host_token_share", Statistics.rounded(run.hostTokenShare()));
-        details.put("host_busy_share", Statistics.rounded(run.hostBusyShare()));
+        details.put("host_token_fraction", Statistics.rounded(run.hostTokenFraction()));
+        details.put("host_busy_fraction", Statistics.rounded(run.hostBusyFraction()));
         details.put("artifact_request_throughput", artifactThroughput(run));
         return new Point(cell, x, value, details);
     }
@@ -100,7 +100,7 @@ final class CellSimulation {
 
     private OpenLoop load(double rate) {
         Duration all = seconds(panel.requests() / rate);
-        Duration warmUp = seconds(panel.requests() / rate * WARM_UP_SHARE);
+        Duration warmUp = seconds(panel.requests() / rate * WARM_UP_FRACTION);
         LoadWindow window = new LoadWindow.Timed(warmUp, all.minus(warmUp), Duration.ZERO, UNBOUNDED);
         Load load = new Load(new Arrivals.Poisson(rate), window, GoodputTargets.NONE, cell.seed());
         return complete(engine(system).open(workload(), load));
@@ -134,8 +134,9 @@ final class CellSimulation {
     }
 
     /**
-     * Requests per second between two shares of all ends, in the order of the ends, as the artifact counts. It is more
-     * than a steady rate where the host holds most of the requests: they are prefilled before the first of them ends.
+     * Requests per second between two fractions of all ends, in the order of the ends, as the artifact counts. It is
+     * more than a steady rate where the host holds most of the requests: they are prefilled before the first of them
+     * ends.
      */
     private static double artifactThroughput(OpenLoop run) {
         long[] ends = run.requests().stream()

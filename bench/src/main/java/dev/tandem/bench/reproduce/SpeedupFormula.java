@@ -7,15 +7,15 @@ import dev.tandem.engine.cost.CostModel;
  * The factors of the speed-up S = rho_c rho_t (APEX section 5.2), from a cost model.
  *
  * @param computeRatio rho_c: attention speed of the CPU divided by that of the GPU
- * @param decodeShare rho_t: share of decode steps in the time of the GPU alone
+ * @param decodeFraction rho_t: fraction of decode steps in the time of the GPU alone
  */
-record SpeedupFormula(double computeRatio, double decodeShare) {
+record SpeedupFormula(double computeRatio, double decodeFraction) {
     private static final int BLOCK_TOKENS = 16;
 
     /** The factors for a panel's pool and a workload. */
     static SpeedupFormula of(CostModel cost, Panel panel, Workload workload) {
         double prompt = workload.meanPrompt();
-        double output = prompt / workload.promptShare();
+        double output = prompt / workload.promptFraction();
         double context = workload.meanTokensHeld();
         int batch = Math.max(1, (int) (panel.setting().gpuBlocks() * BLOCK_TOKENS / context));
         long tokens = Math.round(batch * context);
@@ -27,6 +27,6 @@ record SpeedupFormula(double computeRatio, double decodeShare) {
     }
 
     double product() {
-        return computeRatio * decodeShare;
+        return computeRatio * decodeFraction;
     }
 }

@@ -72,7 +72,7 @@ class LoadResultTest {
         RequestTimes failed = new RequestTimes(12 * SECOND, 5);
         failed.fail(12 * SECOND, "cut", "");
         assertThat(result(GoodputTargets.parse(List.of("ttft:500", "tpot:250")), failed, ended(15))
-                        .goodputShare())
+                        .goodputFraction())
                 .isEqualTo(0.5);
         assertThat(result(GoodputTargets.parse(List.of("ttft:500", "tpot:249")), ended(15))
                         .rates()

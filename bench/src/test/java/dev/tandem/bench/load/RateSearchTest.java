@@ -42,8 +42,9 @@ class RateSearchTest {
 
     @Test
     void aRequirementReadsItsKeyAndBound() {
-        Set<String> keys = Set.of("goodput_share", "p99_ttft_ms");
-        Map<String, Object> result = Map.of("completed", 3, "arrived", 3, "goodput_share", 0.95, "p99_ttft_ms", 501.0);
+        Set<String> keys = Set.of("goodput_fraction", "p99_ttft_ms");
+        Map<String, Object> result =
+                Map.of("completed", 3, "arrived", 3, "goodput_fraction", 0.95, "p99_ttft_ms", 501.0);
         assertThat(Requirement.parse("goodput>=0.95", keys).holds(result)).isTrue();
         assertThat(Requirement.parse("p99_ttft_ms<=500", keys).holds(result)).isFalse();
         assertThatThrownBy(() -> Requirement.parse("p99_ttft_ms<500", keys)).hasMessageContaining("p99_ttft_ms<500");
@@ -52,8 +53,8 @@ class RateSearchTest {
 
     @Test
     void aRateWithAFailedRequestDoesNotHold() {
-        Map<String, Object> result = Map.of("completed", 2, "arrived", 3, "goodput_share", 1);
-        assertThat(Requirement.parse("goodput>=0.5", Set.of("goodput_share")).holds(result))
+        Map<String, Object> result = Map.of("completed", 2, "arrived", 3, "goodput_fraction", 1);
+        assertThat(Requirement.parse("goodput>=0.5", Set.of("goodput_fraction")).holds(result))
                 .isFalse();
     }
 }

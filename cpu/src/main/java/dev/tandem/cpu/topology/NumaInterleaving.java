@@ -14,7 +14,7 @@ import java.util.stream.Collectors;
 
 /**
  * Interleaves the pages of large allocations over all NUMA nodes ({@code mbind} with {@code MPOL_INTERLEAVE}). Every
- * worker reads weights and KV, and one node's memory has only its own share of the machine's bandwidth. On a machine
+ * worker reads weights and KV, and one node's memory has only its own part of the machine's bandwidth. On a machine
  * with one node this does nothing.
  *
  * <p>Owned by: any thread. The system places a page when it is first written, so {@link #apply} must come before.

@@ -156,7 +156,7 @@ public final class Device implements AutoCloseable {
     }
 
     /**
-     * Whether this is a slice of a GPU (MIG), with its own multiprocessors and its own share of the memory bandwidth.
+     * Whether this is a slice of a GPU (MIG), with its own multiprocessors and its own part of the memory bandwidth.
      */
     public boolean slice() {
         return name.contains(SLICE);

@@ -33,15 +33,15 @@ public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlock
 
     /** Bytes per microsecond that a multiprocessor reads. */
     private static final double MULTIPROCESSOR_BYTES = 60_000;
-    /** Max share of the memory bandwidth that decode attention reaches. */
-    private static final double BANDWIDTH_SHARE = 0.9;
-    /** Max time side by side that counts as a gain, as a share of the time one after the other. */
-    private static final double MAX_SHARE_OF_SEQUENTIAL = 0.95;
+    /** Max fraction of the memory bandwidth that decode attention reaches. */
+    private static final double MAX_BANDWIDTH_FRACTION = 0.9;
+    /** Max time side by side that counts as a gain, over the time one after the other. */
+    private static final double MAX_TIME_RATIO = 0.95;
     /** Max work units that a thread block of prefill attention computes in turn. */
     private static final int MAX_TURNS = 4;
 
     /** Divides the multiprocessors: decode attention keeps at least one in so many. */
-    private static final int MIN_DECODE_SHARE = 4;
+    private static final int DECODE_DIVISOR = 4;
 
     /**
      * The partition of prefill attention.
@@ -59,7 +59,8 @@ public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlock
      */
     public static SmPartition of(
             ModelShape shape, int multiprocessors, int decodeBlocks, boolean leavesRoom, double bandwidth) {
-        boolean saturates = bandwidth > 0 && multiprocessors * MULTIPROCESSOR_BYTES > BANDWIDTH_SHARE * bandwidth;
+        boolean saturates =
+                bandwidth > 0 && multiprocessors * MULTIPROCESSOR_BYTES > MAX_BANDWIDTH_FRACTION * bandwidth;
         return new SmPartition(shape, multiprocessors, decodeBlocks, leavesRoom && saturates, bandwidth);
     }
 
@@ -105,13 +106,12 @@ public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlock
         if (units == 0) {
             return best;
         }
-        double min =
-                MAX_SHARE_OF_SEQUENTIAL * (promptMicros(best, tiles, stages) + decodeMicros(units, multiprocessors));
+        double min = MAX_TIME_RATIO * (promptMicros(best, tiles, stages) + decodeMicros(units, multiprocessors));
         for (int splits = 1; splits <= MAX_SPLITS && fitting(tiles, splits) == splits; splits++) {
             for (int turns = 1; turns <= MAX_TURNS; turns++) {
                 Prompts candidate = new Prompts((tiles * kvHeads() * splits + turns - 1) / turns, splits);
                 int left = multiprocessors - candidate.blocks();
-                if (left * MIN_DECODE_SHARE < multiprocessors) {
+                if (left * DECODE_DIVISOR < multiprocessors) {
                     continue;
                 }
                 double micros = Math.max(promptMicros(candidate, tiles, stages), decodeMicros(units, left));
@@ -133,6 +133,7 @@ public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlock
 
     private double decodeMicros(int units, int multiprocessors) {
         double bytes = (double) units * shape.blockBytes() / kvHeads();
-        return DECODE_MICROS + bytes / Math.min(multiprocessors * MULTIPROCESSOR_BYTES, BANDWIDTH_SHARE * bandwidth);
+        return DECODE_MICROS
+                + bytes / Math.min(multiprocessors * MULTIPROCESSOR_BYTES, MAX_BANDWIDTH_FRACTION * bandwidth);
     }
 }

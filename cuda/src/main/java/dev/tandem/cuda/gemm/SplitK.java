@@ -9,8 +9,8 @@ final class SplitK {
     private static final int MIN_COLUMNS = 256;
 
     private static final int MAX = 16;
-    /** Cost of the partial sums per split, as a share of the GEMM. */
-    private static final double SHARE_PER_SPLIT = 0.02;
+    /** Cost of the partial sums per split, as a fraction of the GEMM. */
+    private static final double COST_PER_SPLIT = 0.02;
 
     private SplitK() {}
 
@@ -29,7 +29,7 @@ final class SplitK {
         double min = Double.MAX_VALUE;
         for (int splits = 1; splits <= max; splits++) {
             int waves = (strips * splits + blocksAtATime - 1) / blocksAtATime;
-            double cost = waves * ((double) depth / splits + fixed) * (1 + SHARE_PER_SPLIT * splits);
+            double cost = waves * ((double) depth / splits + fixed) * (1 + COST_PER_SPLIT * splits);
             if (cost < min) {
                 min = cost;
                 best = splits;

@@ -56,8 +56,8 @@ public final class SwigluCrossover {
         if (high == null) {
             return low.getValue();
         }
-        double share = (double) (rows - low.getKey()) / (high.getKey() - low.getKey());
-        return low.getValue() + share * (high.getValue() - low.getValue());
+        double fraction = (double) (rows - low.getKey()) / (high.getKey() - low.getKey());
+        return low.getValue() + fraction * (high.getValue() - low.getValue());
     }
 
     boolean pays(int rows) {

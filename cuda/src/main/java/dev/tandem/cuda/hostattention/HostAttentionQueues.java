@@ -124,7 +124,7 @@ public final class HostAttentionQueues {
         }
     }
 
-    /** Subtasks of a same-layer task: each covers an equal share of the KV heads, and any worker may take it. */
+    /** Subtasks of a same-layer task: each covers an equal part of the KV heads, and any worker may take it. */
     public static int subtasks(ModelConfig config) {
         return Math.min(MAX_SUBTASKS, Integer.lowestOneBit(config.kvHeads()));
     }

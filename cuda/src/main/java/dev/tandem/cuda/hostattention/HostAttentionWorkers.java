@@ -53,7 +53,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
     private static final int TOKENS = 2;
 
     /**
-     * The implementations of attention, by share of the KV heads.
+     * The implementations of attention, by part of the KV heads.
      *
      * @param whole all KV heads, for in-flight tokens
      * @param single the KV heads of one subtask of a same-layer token ({@link HostAttentionQueues#subtasks})
@@ -74,11 +74,11 @@ public final class HostAttentionWorkers implements AutoCloseable {
                     replacement.apply(fastest(shape, takes)));
         }
 
-        /** The fastest implementation for the KV heads of one of so many equal shares. */
-        private static PagedDecodeAttention fastest(ModelShape shape, int shares) {
+        /** The fastest implementation for the KV heads of one of so many equal parts. */
+        private static PagedDecodeAttention fastest(ModelShape shape, int parts) {
             ModelConfig config = shape.config();
-            BlockFormat format = new BlockFormat(config.kvHeads() / shares, config.headDim(), shape.type());
-            return DecodeImplementations.all(format, config.heads() / shares).getFirst();
+            BlockFormat format = new BlockFormat(config.kvHeads() / parts, config.headDim(), shape.type());
+            return DecodeImplementations.all(format, config.heads() / parts).getFirst();
         }
     }
 

@@ -19,7 +19,7 @@ public record StepDeadline(long baseNanos, long rowNanos) {
      * take less than four.
      */
     private static final int WATCHDOGS = 4;
-    /** Divides a step's limit: after that share of it, /health is degraded. */
+    /** Divides a step's limit: after that fraction of it, /health is degraded. */
     private static final int DEGRADED = 4;
 
     /**

@@ -46,11 +46,11 @@ public final class AttentionBenchmark implements AutoCloseable {
      */
     public record Result(
             double sequential, double peakBandwidth, double arithmetic, double kernel, double micros, boolean pinned) {
-        public double share() {
+        public double fractionOfPeak() {
             return kernel / peakBandwidth;
         }
 
-        public double shareOfSequential() {
+        public double fractionOfSequentialRead() {
             return kernel / sequential;
         }
     }

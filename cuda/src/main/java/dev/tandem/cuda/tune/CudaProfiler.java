@@ -342,7 +342,7 @@ final class CudaProfiler {
         }
     }
 
-    /** The admission of a host token over its share of the filled blocks. */
+    /** The admission of a host token over its part of the filled blocks. */
     private static Admission admission(int number, int context) {
         int blocks = (context - 1) / BlockFormat.TOKENS + 1;
         int first = number * blocks;

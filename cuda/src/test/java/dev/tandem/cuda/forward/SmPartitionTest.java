@@ -13,23 +13,23 @@ class SmPartitionTest {
     /** KV blocks of 22 rows of 1,000 tokens. */
     private static final int UNITS = 22 * 63 * 8;
 
-    private final SmPartition shares = new SmPartition(LLAMA, 132, 3, true, 4_900_000);
+    private final SmPartition partition = new SmPartition(LLAMA, 132, 3, true, 4_900_000);
 
     @Test
     void promptsTakeAllMultiprocessorsWithoutDecodeRows() {
-        assertThat(shares.prompts(0, 5, 75)).isEqualTo(new Prompts(132, 3));
-        assertThat(shares.prompts(0, 64, 1000)).isEqualTo(new Prompts(132, 1));
+        assertThat(partition.prompts(0, 5, 75)).isEqualTo(new Prompts(132, 3));
+        assertThat(partition.prompts(0, 64, 1000)).isEqualTo(new Prompts(132, 1));
     }
 
     @Test
     void shortChunksLeaveMultiprocessorsToDecodeRows() {
-        assertThat(shares.prompts(UNITS, 4, 60)).isEqualTo(new Prompts(32, 1));
-        assertThat(shares.prompts(UNITS, 5, 75)).isEqualTo(new Prompts(40, 1));
+        assertThat(partition.prompts(UNITS, 4, 60)).isEqualTo(new Prompts(32, 1));
+        assertThat(partition.prompts(UNITS, 5, 75)).isEqualTo(new Prompts(40, 1));
     }
 
     @Test
     void longPromptsTakeTurnsWithDecodeRows() {
-        assertThat(shares.prompts(100, 60, 8000).blocks()).isEqualTo(132);
+        assertThat(partition.prompts(100, 60, 8000).blocks()).isEqualTo(132);
     }
 
     @Test
@@ -49,7 +49,7 @@ class SmPartitionTest {
     @Test
     void decodeRowsAlwaysKeepMultiprocessors() {
         for (int tiles = 1; tiles <= 64; tiles++) {
-            int blocks = shares.prompts(4 * UNITS, tiles, 20 * tiles).blocks();
+            int blocks = partition.prompts(4 * UNITS, tiles, 20 * tiles).blocks();
             assertThat(blocks == 132 || blocks <= 99)
                     .as("%d tiles, %d blocks", tiles, blocks)
                     .isTrue();
@@ -58,8 +58,8 @@ class SmPartitionTest {
 
     @Test
     void shortChunksShareTheirContext() {
-        assertThat(shares.promptSplits(1, 16)).isEqualTo(8);
-        assertThat(shares.promptSplits(10, 192)).isEqualTo(2);
-        assertThat(shares.promptSplits(64, 2048)).isEqualTo(1);
+        assertThat(partition.promptSplits(1, 16)).isEqualTo(8);
+        assertThat(partition.promptSplits(10, 192)).isEqualTo(2);
+        assertThat(partition.promptSplits(64, 2048)).isEqualTo(1);
     }
 }

@@ -466,7 +466,7 @@ public class AttentionKernelTest {
             int rows = decodes + counts[0] + counts[1];
             Pool pool = Pool.of(rig, lengths);
             float[] q = queries(rig, rows);
-            SmPartition shares = new SmPartition(
+            SmPartition partition = new SmPartition(
                     shape, rig.device.multiprocessors(), rig.kernels.decodeAttention.residentBlocks(), true, bandwidth);
             try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 256, 1000, 0, "test")) {
                 step.clear();
@@ -487,21 +487,21 @@ public class AttentionKernelTest {
                             step.table(table, table.length),
                             shape.tileTokens());
                 }
-                new StepLayout(shares).spread(step, 0);
+                new StepLayout(partition).spread(step, 0);
                 step.upload(rig.stream);
                 int parts = SmPartition.MAX_PARTIALS;
                 DeviceBuffer queries = rig.putHalves(q);
                 DeviceBuffer cache = rig.putHalves(pool.values);
                 DeviceBuffer promptParts = rig.poisoned(4L * parts * 256 * (shape.headWidth() / 2 + 4));
                 DeviceBuffer promptFinished = rig.zeros(4L * parts);
-                long quads = (long) shares.attentionBlocks() * shape.config().group() * shape.headWidth() / 4;
+                long quads = (long) partition.attentionBlocks() * shape.config().group() * shape.headWidth() / 4;
                 DeviceBuffer partial = rig.poisoned(16 * quads);
                 DeviceBuffer sums = rig.poisoned(8 * quads);
                 for (int repeat = 0; repeat < 3; repeat++) {
                     DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
                     rig.kernels.prefillAttention.launch(
                             rig.stream,
-                            rig.kernels.prefillBlocks(parts, shares.multiprocessors()),
+                            rig.kernels.prefillBlocks(parts, partition.multiprocessors()),
                             1,
                             queries.address(),
                             cache.address(),
@@ -518,7 +518,7 @@ public class AttentionKernelTest {
                             step.header());
                     rig.kernels.decodeAttention.launch(
                             rig.stream,
-                            shares.attentionBlocks(),
+                            partition.attentionBlocks(),
                             1,
                             queries.address(),
                             cache.address(),

@@ -12,7 +12,8 @@ import java.util.Set;
  * @param contextTokens max tokens of prompt and output together
  * @param maxQueuedRequests requests that may wait; further ones are refused
  * @param seed of the sampling of requests that have none
- * @param shadowVerificationRate share of requests of which the GPU recomputes one token that was decoded from host KV
+ * @param shadowVerificationRate fraction of requests of which the GPU recomputes one token that was decoded from host
+ *     KV
  * @param schedulingPolicy in which order requests run
  */
 public record EngineConfig(
@@ -43,7 +44,7 @@ public record EngineConfig(
     public EngineConfig {
         if (!(shadowVerificationRate >= 0 && shadowVerificationRate <= 1)) {
             throw new ConfigurationException("--shadow-verification-rate is " + shadowVerificationRate
-                    + "; it is a share of requests and lies in [0, 1]");
+                    + "; it is a fraction of requests and lies in [0, 1]");
         }
     }
 }

@@ -24,8 +24,9 @@ import org.jspecify.annotations.Nullable;
 /**
  * Verifies host attention while the engine serves: the GPU recomputes some tokens that were decoded from host KV.
  *
- * <p>A share of requests is watched. When a watched request ends, one of its host tokens is recomputed: a verification
- * request has the prompt and output before the token as its prompt. The two log-probabilities are compared.
+ * <p>A fraction of requests is watched. When a watched request ends, one of its host tokens is recomputed: a
+ * verification request has the prompt and output before the token as its prompt. The two log-probabilities are
+ * compared.
  *
  * <p>Verification requests run in order of arrival among clients' requests, so that they also run under load. They take
  * no place in the admission queue. At most {@link #MAX_VERIFICATIONS} exist at a time; comparisons beyond that are
@@ -50,7 +51,7 @@ final class ShadowVerification {
     private int running;
 
     /**
-     * @param rate share of requests that are watched
+     * @param rate fraction of requests that are watched
      * @param submit accepts verification requests; throws {@link RequestException} when it cannot
      * @param listener receives each comparison
      */
@@ -61,7 +62,7 @@ final class ShadowVerification {
         this.listener = listener;
     }
 
-    /** The requests to submit: a share of them is watched, the others are unchanged. */
+    /** The requests to submit: a fraction of them is watched, the others are unchanged. */
     List<Request> watch(List<Request> requests) {
         if (rate == 0) {
             return requests;

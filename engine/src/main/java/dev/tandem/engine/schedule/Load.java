@@ -93,7 +93,7 @@ public final class Load {
         return prefillOffloadTokens;
     }
 
-    /** x of NEO §3.2: a decode counts 1, a prefill chunk its share of the prompt. */
+    /** x of NEO §3.2: a decode counts 1, a prefill chunk its fraction of the prompt. */
     public double requests() {
         return requests;
     }

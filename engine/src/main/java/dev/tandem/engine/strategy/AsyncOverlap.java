@@ -274,7 +274,7 @@ public final class AsyncOverlap implements Policy {
         return ordered;
     }
 
-    /** Max tokens to admit per step: an even share of all host tokens per layer, and at least the smallest bucket. */
+    /** Max tokens to admit per step: an equal part of all host tokens per layer, and at least the smallest bucket. */
     private int admissionsPerStep(int rows) {
         return Math.max(
                 BUCKETS[0],

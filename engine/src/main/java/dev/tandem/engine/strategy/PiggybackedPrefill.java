@@ -10,8 +10,8 @@ public final class PiggybackedPrefill {
     /** Result where no larger number of rows pays. */
     private static final int MIN_ROWS = 8;
     /**
-     * Max cost of a piggybacked row, as a share of the cost of a row in a long prompt. On an H200 the last of 192 rows
-     * cost 0.52, the last of 256 rows 0.64 or more.
+     * Max cost of a piggybacked row, as a fraction of the cost of a row in a long prompt. On an H200 the last of 192
+     * rows cost 0.52, the last of 256 rows 0.64 or more.
      */
     private static final double MAX_COST = 0.58;
 

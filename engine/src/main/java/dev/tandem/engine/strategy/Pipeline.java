@@ -25,13 +25,13 @@ import java.util.List;
  * @param gpuKv whether KV may stay on the GPU; false makes FastDecode+ (NEO §5.1)
  */
 public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, Deviations deviations, boolean gpuKv) {
-    /** Min share of a linear stage during which the CPU works; below it, the CPU counts as idle. */
+    /** Min fraction of a linear stage during which the CPU works; below it, the CPU counts as idle. */
     private static final double MIN_BUSY = 0.5;
     /**
      * Chunked prompts leave one row in this many of a step to host tokens, because more host tokens hide behind a step
      * full of prompts than behind any other.
      */
-    private static final int HOST_SHARE = 8;
+    private static final int ROWS_PER_HOST_TOKEN = 8;
     /** Min tokens of sub-batch 0 after step 5 of NEO's artifact, and of the gpu-only schedule of its step 6. */
     private static final int ARTIFACT_MIN_ROWS = 128;
 
@@ -87,7 +87,8 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
         Prefills prefills = new Prefills(chunked, true, sequence -> rules.mayLiveOnHost(draft, sequence));
         int maxBatchTokens = budget.maxBatchTokens();
         boolean reserves = chunked && deviations.has(Deviation.RESERVED_HOST_TOKENS);
-        int maxRows = reserves ? maxBatchTokens - Math.min(hostTokens, maxBatchTokens / HOST_SHARE) : maxBatchTokens;
+        int maxRows =
+                reserves ? maxBatchTokens - Math.min(hostTokens, maxBatchTokens / ROWS_PER_HOST_TOKEN) : maxBatchTokens;
         prefills.resume(draft, kept.unfinished(), maxRows);
         prefills.start(
                 draft,

@@ -27,11 +27,11 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
     /** Min steps over which they are spread. */
     private static final int MIN_SPREAD = 2;
     /**
-     * Without in-flight tokens, prompts are spread over this share of the mean output length in steps: an unfinished
+     * Without in-flight tokens, prompts are spread over this fraction of the mean output length in steps: an unfinished
      * prompt holds blocks that other sequences need.
      */
-    private static final double SPREAD_SHARE = 1.0 / 6;
-    /** Share of the GPU pool; with fewer free blocks the next request will have to wait. */
+    private static final double SPREAD_FRACTION = 1.0 / 6;
+    /** Fraction of the GPU pool; with fewer free blocks the next request will have to wait. */
     private static final double NEARLY_FULL = 0.1;
     /**
      * Max prompt tokens of a step with in-flight tokens when no request waits for KV, in multiples of
@@ -50,7 +50,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
      * Max rows that a step should have. While requests wait for KV, or soon will ({@link #NEARLY_FULL}), only
      * throughput counts, and prompt tokens are cheapest piggybacked on decode steps. A step then has few enough prompt
      * tokens that GEMMs take hardly longer, and enough that prompts with room are computed soon ({@link #MAX_SPREAD},
-     * {@link #SPREAD_SHARE}). Otherwise prompts are computed at once.
+     * {@link #SPREAD_FRACTION}). Otherwise prompts are computed at once.
      *
      * @param unfinished prompts that have begun
      */
@@ -98,7 +98,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
             return max;
         }
         double spread = withoutHost
-                ? Math.clamp(SPREAD_SHARE * draft.state().meanOutput(), MIN_SPREAD, MAX_SPREAD)
+                ? Math.clamp(SPREAD_FRACTION * draft.state().meanOutput(), MIN_SPREAD, MAX_SPREAD)
                 : MAX_SPREAD;
         int wanted = roundUpRows((int) Math.min(maxBatchTokens, decodes + tokens / spread));
         return Math.min(max, Math.max(piggybackedTokens, wanted) - slots);

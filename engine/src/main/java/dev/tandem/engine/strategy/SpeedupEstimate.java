@@ -45,7 +45,7 @@ public final class SpeedupEstimate {
      * The best number of host tokens and its gain.
      *
      * @param hostTokens per step, in flight or in the sub-batches
-     * @param gain in tokens per second over gpu-only, as a share
+     * @param gain in tokens per second over gpu-only, as a fraction
      */
     public record Estimate(int hostTokens, double gain) {}
 

@@ -151,7 +151,7 @@ public final class StepPredictor {
 
     /**
      * Seconds of a step of one batch with in-flight tokens (APEX §3.3). Each of them takes part in one layer per step,
-     * so each layer has a share of them. An executor whose tiers overlap computes all slots of a layer, used or not.
+     * so each layer has a part of them. An executor whose tiers overlap computes all slots of a layer, used or not.
      *
      * @param inFlight in-flight tokens, those just admitted included
      * @param inFlightContextTokens sum of their contexts
@@ -177,8 +177,8 @@ public final class StepPredictor {
 
     private double async(
             int rows, int outputs, double gpuAttention, int inFlight, long inFlightContextTokens, int slots) {
-        int share = (inFlight + cost.layers() - 1) / cost.layers();
-        int perLayer = overlaps ? Math.max(share, slots) : share;
+        int occupied = (inFlight + cost.layers() - 1) / cost.layers();
+        int perLayer = overlaps ? Math.max(occupied, slots) : occupied;
         double gpu = outsideLayers(rows + perLayer, outputs + perLayer)
                 + cost.layers() * (cost.linear(rows + perLayer) + gpuAttention);
         return overlaps ? gpu * cost.hostLoad() : gpu + cost.cpuAttention(inFlight, inFlightContextTokens);
@@ -214,7 +214,7 @@ public final class StepPredictor {
      * The work that a step does.
      *
      * @param promptSeconds that gpu-only would need for the step's prompt tokens, in long steps
-     * @param tokens decoded; an in-flight token counts as one layer's share of a token
+     * @param tokens decoded; an in-flight token counts as one layer's part of a token
      */
     public record Work(double promptSeconds, double tokens) {
         /**

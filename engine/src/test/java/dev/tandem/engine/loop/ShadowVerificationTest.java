@@ -107,7 +107,7 @@ class ShadowVerificationTest {
     }
 
     @Test
-    void requestsOutsideTheShareAreUnchanged() {
+    void requestsOutsideTheFractionAreUnchanged() {
         assertThat(watched(0, -1).sampling().logprobs()).isEqualTo(-1);
         SamplingParams sampling = SamplingParams.builder().build();
         List<Request> requests = new ArrayList<>();

@@ -41,7 +41,7 @@ class LoadTest {
     }
 
     @Test
-    void aChunkIsItsShareOfThePrompt() {
+    void aChunkIsItsFractionOfThePrompt() {
         add(begun(), 25, AttentionSite.GPU_FROM_GPU);
         assertThat(load.requests()).isEqualTo(0.25);
         assertThat(load.rows()).isEqualTo(25);

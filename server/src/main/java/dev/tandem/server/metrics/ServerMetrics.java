@@ -18,6 +18,7 @@ import io.prometheus.metrics.model.registry.PrometheusRegistry;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.util.function.DoubleSupplier;
 import java.util.function.Supplier;
 import java.util.function.ToDoubleFunction;
 
@@ -136,7 +137,7 @@ public final class ServerMetrics implements EngineListener {
                 .register(registry);
         gauge(
                 "vllm:kv_cache_usage_perc",
-                "Share of the GPU pool's blocks in use; 1 is all.",
+                "Fraction of the GPU pool's blocks in use; 1 is all.",
                 stats,
                 s -> usage(s.gpu()));
         gauge(
@@ -151,7 +152,7 @@ public final class ServerMetrics implements EngineListener {
                 s -> s.hostLost().isEmpty() ? 0 : 1);
         gauge(
                 "tandem:host_kv_cache_usage_perc",
-                "Share of the host pool's blocks in use; 1 is all.",
+                "Fraction of the host pool's blocks in use; 1 is all.",
                 stats,
                 s -> usage(s.host()));
         CounterWithCallback.builder()
@@ -203,6 +204,34 @@ public final class ServerMetrics implements EngineListener {
                 .help("Measurement windows in which offloading was slower than the GPU alone; a pause follows each.")
                 .labelNames(LABELS)
                 .callback(callback -> callback.call(selector.losses(), model, "0"))
+                .register(registry);
+        GaugeWithCallback.builder()
+                .name("tandem:measured_gain")
+                .help("Gain in throughput of offloading over the GPU alone, as the guard measured it last; 0.1 is 10 %."
+                        + " Absent until both are measured.")
+                .labelNames(LABELS)
+                .callback(callback -> selector.measuredGain().ifPresent(gain -> callback.call(gain, model, "0")))
+                .register(registry);
+    }
+
+    /**
+     * Adds the gain that the measured one is held against.
+     *
+     * @param ratio throughput of the best schedule over that of the GPU alone; NaN where it is not known
+     */
+    public void watchIdeal(DoubleSupplier ratio) {
+        GaugeWithCallback.builder()
+                .name("tandem:ideal_gain")
+                .help(
+                        "Gain in throughput over the GPU alone that the best schedule has on this machine, for requests of"
+                                + " the mean length of those served; 0.1 is 10 %. Absent where it is not known.")
+                .labelNames(LABELS)
+                .callback(callback -> {
+                    double best = ratio.getAsDouble();
+                    if (!Double.isNaN(best)) {
+                        callback.call(best - 1, model, "0");
+                    }
+                })
                 .register(registry);
     }
 

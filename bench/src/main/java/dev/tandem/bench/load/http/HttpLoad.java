@@ -32,8 +32,8 @@ public final class HttpLoad {
     /** Send delay at p99, in ms, up to which a run is valid whatever the server's latency. */
     private static final double HARMLESS_MILLIS = 1;
 
-    /** Share of the median time to first token that the p99 send delay may reach before the client distorts it. */
-    private static final double MAX_DELAY_SHARE = 0.1;
+    /** Fraction of the median time to first token that the p99 send delay may reach before the client distorts it. */
+    private static final double MAX_DELAY_FRACTION = 0.1;
 
     /** Receives progress: a number of requests that have arrived, and how many of them run. */
     public interface Progress {
@@ -207,7 +207,7 @@ public final class HttpLoad {
     private static Optional<String> invalid(LoadResult result) {
         double delay = result.sendDelay().percentile(99);
         Latencies first = result.latency(Metric.TTFT);
-        double allowed = Math.max(HARMLESS_MILLIS, MAX_DELAY_SHARE * first.percentile(50));
+        double allowed = Math.max(HARMLESS_MILLIS, MAX_DELAY_FRACTION * first.percentile(50));
         return delay <= allowed
                 ? Optional.empty()
                 : Optional.of(String.format(

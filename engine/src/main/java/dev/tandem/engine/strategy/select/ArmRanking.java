@@ -9,5 +9,5 @@ public interface ArmRanking {
     Work work(StepDraft draft);
 
     /** Returns the candidate's work per second over the reference's: 1 where both are equal. */
-    double share(ThroughputWindow candidate, ThroughputWindow reference);
+    double ratio(ThroughputWindow candidate, ThroughputWindow reference);
 }

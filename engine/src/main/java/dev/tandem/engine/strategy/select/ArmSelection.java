@@ -4,20 +4,23 @@ import dev.tandem.engine.strategy.StepPredictor.Work;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.util.List;
+import java.util.Locale;
 import java.util.OptionalInt;
+import java.util.function.DoubleSupplier;
 
 /**
  * The current arm and {@link Phase}: the part of the selector that changes only with measurements of completed steps.
  *
- * <p>Owned by: engine thread; {@link #phase()} and {@link #losses()} may be read by any thread.
+ * <p>Owned by: engine thread; {@link #phase()}, {@link #losses()} and {@link #measuredRatio()} may be read by any
+ * thread.
  */
 final class ArmSelection {
     private static final Logger LOG = System.getLogger(ArmSelection.class.getName());
 
     /** Max time of a window, in windows of gpu-only: 1,024 steps full of prompts took 19 minutes. */
     private static final double MAX_WINDOW_TIME = 2;
-    /** An arm whose throughput is below this share while it warms up is stopped; arms that paid had 0.90 or more. */
-    private static final double MIN_WARM_UP_SHARE = 0.85;
+    /** An arm with a lower ratio of throughput while it warms up is stopped; arms that paid had 0.90 or more. */
+    private static final double MIN_WARM_UP_RATIO = 0.85;
     /** Factor by which host tokens grow per window while the host still fills. Short outputs never fill it. */
     private static final double MIN_FILL_GROWTH = 1.03;
     /** Work that windows may lose before the arm has lost, in windows of gpu-only: less may be noise. */
@@ -27,7 +30,7 @@ final class ArmSelection {
     /** gpu-only is measured again when the time per token has changed by this factor. */
     private static final double MAX_TOKEN_CHANGE = 2;
     /** Min throughput of another arm over the incumbent's to replace it: less may be noise. */
-    private static final double MIN_TRIAL_SHARE = 1.02;
+    private static final double MIN_TRIAL_RATIO = 1.02;
     /** Factor of the next pause after a clear loss: with 2, throughput on {@code h200-16sm-26k} was 4 % lower. */
     private static final int PAUSE_GROWTH = 4;
     /** Max pause, in first pauses. */
@@ -39,6 +42,7 @@ final class ArmSelection {
     private final boolean guarded;
     private final ArmRanking ranking;
     private final SelectorLimits limits;
+    private final DoubleSupplier idealRatio;
     private final Measurement measurement;
     private final ThroughputWindow gpuOnly;
     /** The arm's steps since it was last judged. */
@@ -50,6 +54,10 @@ final class ArmSelection {
 
     private volatile Phase phase;
     private volatile int losses;
+    private volatile double measuredRatio = Double.NaN;
+    /** Whether the log has the measured ratio since offloading began. */
+    private boolean reported;
+
     private int arm;
     /** The arm that goes on if a trial fails; the same as {@link #arm} outside a trial. */
     private int incumbent;
@@ -76,12 +84,15 @@ final class ArmSelection {
      *
      * @param arms names of the arms that offload
      * @param guarded whether gpu-only is an arm
+     * @param idealRatio throughput of the best schedule over gpu-only's, for log lines; NaN where it is not known
      */
-    ArmSelection(List<String> arms, boolean guarded, ArmRanking ranking, SelectorLimits limits) {
+    ArmSelection(
+            List<String> arms, boolean guarded, ArmRanking ranking, SelectorLimits limits, DoubleSupplier idealRatio) {
         this.arms = arms;
         this.guarded = guarded;
         this.ranking = ranking;
         this.limits = limits;
+        this.idealRatio = idealRatio;
         this.phase = guarded ? Phase.MEASURE : Phase.WARM_UP;
         this.pause = limits.pause();
         this.trialPause = limits.trialPause();
@@ -98,6 +109,11 @@ final class ArmSelection {
 
     int losses() {
         return losses;
+    }
+
+    /** Throughput of the last judged window over gpu-only's; NaN while not both are measured. */
+    double measuredRatio() {
+        return measuredRatio;
     }
 
     int arm() {
@@ -174,6 +190,7 @@ final class ArmSelection {
         promisingSteps = enough ? promisingSteps + 1 : 0;
         if (begins) {
             credit = 0;
+            reported = false;
             beginWarmUp();
         }
     }
@@ -235,10 +252,10 @@ final class ArmSelection {
         warmUps++;
         boolean fills = hostTokensNow > MIN_FILL_GROWTH * hostTokens;
         hostTokens = hostTokensNow;
-        if (isTrial() && warmUps > 1 && ranking.share(window, incumbentRate) < MIN_WARM_UP_SHARE) {
-            endTrial(ranking.share(window, incumbentRate));
-        } else if (!isTrial() && guarded && ranking.share(window, gpuOnly) < MIN_WARM_UP_SHARE) {
-            lose(ranking.share(window, gpuOnly));
+        if (isTrial() && warmUps > 1 && ranking.ratio(window, incumbentRate) < MIN_WARM_UP_RATIO) {
+            endTrial(ranking.ratio(window, incumbentRate));
+        } else if (!isTrial() && guarded && ranking.ratio(window, gpuOnly) < MIN_WARM_UP_RATIO) {
+            lose(ranking.ratio(window, gpuOnly));
         } else if (!fills || warmUps >= limits.warmUps()) {
             run();
         }
@@ -247,7 +264,7 @@ final class ArmSelection {
     private void judge() {
         if (isTrial()) {
             if (armRate.isComplete()) {
-                endTrial(ranking.share(armRate, incumbentRate));
+                endTrial(ranking.ratio(armRate, incumbentRate));
             }
             return;
         }
@@ -273,35 +290,55 @@ final class ArmSelection {
                     1e3 * window.secondsPerToken(),
                     1e3 * gpuOnly.secondsPerToken());
             gpuOnly.clear();
+            measuredRatio = Double.NaN;
             stop();
             return;
         }
-        double share = ranking.share(window, gpuOnly);
-        credit = Math.min(MAX_CREDIT, credit + share - 1);
-        if (share >= 1) {
+        double ratio = ranking.ratio(window, gpuOnly);
+        measuredRatio = ratio;
+        credit = Math.min(MAX_CREDIT, credit + ratio - 1);
+        if (ratio >= 1) {
             pause = limits.pause();
         }
         if (credit < -MAX_LOSS) {
-            lose(share);
+            lose(ratio);
+        } else if (!reported) {
+            reported = true;
+            LOG.log(
+                    Level.INFO,
+                    "Offloading with {0} has {1,number,#.###} times the throughput of gpu-only over {2} steps{3}.",
+                    arms.get(arm),
+                    ratio,
+                    window.steps(),
+                    ideal());
         }
     }
 
-    /** @param share of gpu-only's throughput */
-    private void lose(double share) {
+    private String ideal() {
+        double ratio = idealRatio.getAsDouble();
+        return Double.isNaN(ratio)
+                ? ""
+                : String.format(Locale.ROOT, "; the ideal of this machine is %.3f times", ratio);
+    }
+
+    /** @param ratio of the arm's throughput to gpu-only's */
+    private void lose(double ratio) {
+        measuredRatio = ratio;
         pausedFor = pause;
-        if (share < 1 - MAX_LOSS) {
+        if (ratio < 1 - MAX_LOSS) {
             pause = Math.min((long) MAX_PAUSE * limits.pause(), PAUSE_GROWTH * pause);
         }
         losses = losses() + 1;
         stop();
         LOG.log(
                 Level.WARNING,
-                "Offloading with {0} had {1,number,#.###} times the throughput of gpu-only over {2} steps."
-                        + " The server uses gpu-only for the next {3} steps and then measures again;"
+                "Offloading with {0} had {1,number,#.###} times the throughput of gpu-only over {2} steps{3}."
+                        + " The server uses gpu-only for the next {4} steps and then measures again;"
                         + " no action is needed.",
                 arms.get(arm),
-                share,
+                ratio,
                 window.steps(),
+                ideal(),
                 pausedFor);
     }
 
@@ -317,14 +354,14 @@ final class ArmSelection {
         beginWarmUp();
     }
 
-    /** @param share of the incumbent's throughput */
-    private void endTrial(double share) {
-        boolean won = share >= MIN_TRIAL_SHARE;
+    /** @param ratio of the arm's throughput to the incumbent's */
+    private void endTrial(double ratio) {
+        boolean won = ratio >= MIN_TRIAL_RATIO;
         LOG.log(
                 Level.INFO,
                 "A trial of {0} had {1,number,#.###} times the throughput of {2}, so {3} goes on.",
                 arms.get(arm),
-                share,
+                ratio,
                 arms.get(incumbent),
                 arms.get(won ? arm : incumbent));
         if (won) {

@@ -13,7 +13,7 @@ import java.util.List;
  */
 final class ExpectedGain {
     /**
-     * Share of the best number of host tokens from which the host counts as full. When windows were judged while the
+     * Fraction of the best number of host tokens from which the host counts as full. When windows were judged while the
      * host still filled, {@code apex} lost its gain on {@code h200-26k} (ADR 18).
      */
     private static final double FULL = 0.7;
@@ -26,8 +26,8 @@ final class ExpectedGain {
     /**
      * The gain that is expected when a step is drafted.
      *
-     * @param gain predicted for this step, as a share
-     * @param expected gain if offloading goes on, as a share
+     * @param gain predicted for this step, as a fraction
+     * @param expected gain if offloading goes on, as a fraction
      * @param fills whether the host is not full yet
      */
     record Expectation(double gain, double expected, boolean fills) {}
@@ -47,7 +47,7 @@ final class ExpectedGain {
      * The expected gain in the current state.
      *
      * @param gpuOnly the gpu-only draft of the current state
-     * @param gain predicted for the step that offloads, over the gpu-only draft, as a share
+     * @param gain predicted for the step that offloads, over the gpu-only draft, as a fraction
      */
     Expectation of(StepDraft gpuOnly, double gain) {
         SpeedupEstimate.Estimate full = new SpeedupEstimate.Estimate(0, 0);

@@ -28,29 +28,29 @@ public record GoodputRanking(StepPredictor predictor, LatencyTargets defaultTarg
     @Override
     public Work work(StepDraft draft) {
         Work work = predictor.work(draft);
-        Shares shares = new Shares();
+        LateWork late = new LateWork();
         long now = draft.state().now();
         for (int batch = 0; batch < 2; batch++) {
             for (StepDraft.Row row : draft.rows(batch)) {
                 if (row.decodes()) {
-                    shares.token(isLateToken(row.sequence(), now), 1);
+                    late.token(isLateToken(row.sequence(), now), 1);
                 } else {
-                    shares.prompt(isLatePrompt(row.sequence(), now), row.rows());
+                    late.prompt(isLatePrompt(row.sequence(), now), row.rows());
                 }
             }
         }
-        double layerShare = 1.0 / predictor.cost().layers();
+        double layerFraction = 1.0 / predictor.cost().layers();
         for (Sequence sequence : draft.state().inFlight()) {
-            shares.token(isLateToken(sequence, now), layerShare);
+            late.token(isLateToken(sequence, now), layerFraction);
         }
         for (Sequence sequence : draft.admissions()) {
-            shares.token(isLateToken(sequence, now), layerShare);
+            late.token(isLateToken(sequence, now), layerFraction);
         }
-        return new Work(work.promptSeconds() * shares.promptWeight(), work.tokens() * shares.tokenWeight());
+        return new Work(work.promptSeconds() * late.promptWeight(), work.tokens() * late.tokenWeight());
     }
 
     @Override
-    public double share(ThroughputWindow candidate, ThroughputWindow reference) {
+    public double ratio(ThroughputWindow candidate, ThroughputWindow reference) {
         double secondsPerToken = reference.secondsPerToken();
         return candidate.rate(secondsPerToken) / reference.rate(secondsPerToken);
     }
@@ -74,7 +74,7 @@ public record GoodputRanking(StepPredictor predictor, LatencyTargets defaultTarg
     }
 
     /** Counts how many tokens and prompt tokens of a step are late. */
-    private static final class Shares {
+    private static final class LateWork {
         private double tokens;
         private double lateTokens;
         private double prompts;

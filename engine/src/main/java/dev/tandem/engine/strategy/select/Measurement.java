@@ -11,7 +11,7 @@ import dev.tandem.engine.schedule.SchedulerState;
  */
 final class Measurement {
     /**
-     * Max growth of the number of requests while gpu-only is measured, as a share of those on the GPU. In
+     * Max growth of the number of requests while gpu-only is measured, as a fraction of those on the GPU. In
      * {@code OpenLoopTest} 3 requests wait when offloading begins; without this limit 17 and 25 do.
      */
     private static final double MAX_BACKLOG = 0.25;

@@ -3,7 +3,7 @@ package dev.tandem.engine.strategy.select;
 /**
  * The margins and durations of a {@link StrategySelector}.
  *
- * @param margin min predicted gain to begin offloading, as a share
+ * @param margin min predicted gain to begin offloading, as a fraction
  * @param minSteps steps in a row that must predict the gain; also the min steps of a measurement
  * @param window steps over which throughput is measured and predictions are averaged
  * @param warmUps max windows in which the host may fill, and max windows of a server's first burst

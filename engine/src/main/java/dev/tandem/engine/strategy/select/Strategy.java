@@ -29,6 +29,7 @@ import java.util.EnumSet;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
+import java.util.function.DoubleSupplier;
 import java.util.stream.Collectors;
 
 /**
@@ -398,7 +399,8 @@ public enum Strategy {
             case NEO, ADAPTIVE_PIPELINING -> neo(options, cost);
             case APEX, ADAPTIVE ->
                 rules.has(Deviation.MEASURED_ARMS)
-                        ? selector(options, paper(cost), arms(options, cost), Optional.empty(), limits)
+                        ? selector(
+                                options, paper(cost), arms(options, cost), Optional.empty(), limits, () -> Double.NaN)
                         : apex(options, cost, asyncOverlap(options, cost, rules));
         };
     }
@@ -408,16 +410,18 @@ public enum Strategy {
      *
      * @param options of the strategy
      * @param predictor for this executor, with the time of swaps
+     * @param idealRatio throughput of the best schedule over gpu-only's, for log lines; NaN where it is not known
      */
-    public StrategySelector guarded(Options options, StepPredictor predictor) {
-        return guarded(options, predictor, SelectorLimits.DEFAULT);
+    public StrategySelector guarded(Options options, StepPredictor predictor, DoubleSupplier idealRatio) {
+        return guarded(options, predictor, SelectorLimits.DEFAULT, idealRatio);
     }
 
-    StrategySelector guarded(Options options, StepPredictor predictor, SelectorLimits limits) {
+    StrategySelector guarded(
+            Options options, StepPredictor predictor, SelectorLimits limits, DoubleSupplier idealRatio) {
         CostModel cost = predictor.cost();
         StrategySelector.Baseline baseline =
                 new StrategySelector.Baseline(gpuOnly(options), drain(options, cost), !allHost);
-        return selector(options, predictor, arms(options, cost), Optional.of(baseline), limits);
+        return selector(options, predictor, arms(options, cost), Optional.of(baseline), limits, idealRatio);
     }
 
     private static StrategySelector selector(
@@ -425,9 +429,10 @@ public enum Strategy {
             StepPredictor predictor,
             List<Arm> arms,
             Optional<StrategySelector.Baseline> baseline,
-            SelectorLimits limits) {
+            SelectorLimits limits,
+            DoubleSupplier idealRatio) {
         ArmRanking ranking = new GoodputRanking(predictor, options.rules().defaultTargets());
-        return new StrategySelector(arms, baseline, predictor, ranking, limits);
+        return new StrategySelector(arms, baseline, predictor, ranking, limits, idealRatio);
     }
 
     /**

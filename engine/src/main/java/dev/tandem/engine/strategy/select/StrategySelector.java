@@ -12,6 +12,8 @@ import dev.tandem.engine.strategy.StepPredictor.Work;
 import java.util.ArrayDeque;
 import java.util.List;
 import java.util.Optional;
+import java.util.OptionalDouble;
+import java.util.function.DoubleSupplier;
 
 /**
  * Chooses the arm that makes the next step, gpu-only or one that offloads, by measured throughput.
@@ -24,12 +26,12 @@ import java.util.Optional;
  *
  * <p>A draft changes no state of the selector; a completed step does.
  *
- * <p>Owned by: engine thread; {@link #phase()}, {@link #isOffloading()} and {@link #losses()} may be read by any
- * thread.
+ * <p>Owned by: engine thread; {@link #phase()}, {@link #isOffloading()}, {@link #losses()} and {@link #measuredGain()}
+ * may be read by any thread.
  */
 public final class StrategySelector implements Policy {
     /**
-     * Share of the cost model's error that is added to the margin. It is not all of the error, because an error that
+     * Fraction of the cost model's error that is added to the margin. It is not all of the error, because an error that
      * both steps have in common cancels out.
      */
     private static final double ERROR_WEIGHT = 0.25;
@@ -114,19 +116,22 @@ public final class StrategySelector implements Policy {
      * @param predictor for this executor, with the time of swaps
      * @param ranking of the arms
      * @param limits margins and durations
+     * @param idealRatio throughput of the best schedule over gpu-only's, for log lines; NaN where it is not known
      */
     public StrategySelector(
             List<Arm> arms,
             Optional<Baseline> baseline,
             StepPredictor predictor,
             ArmRanking ranking,
-            SelectorLimits limits) {
+            SelectorLimits limits,
+            DoubleSupplier idealRatio) {
         this.arms = List.copyOf(arms);
         this.baseline = baseline;
         this.predictor = predictor;
         this.ranking = ranking;
         this.margin = limits.margin();
-        this.selection = new ArmSelection(arms.stream().map(Arm::name).toList(), baseline.isPresent(), ranking, limits);
+        this.selection = new ArmSelection(
+                arms.stream().map(Arm::name).toList(), baseline.isPresent(), ranking, limits, idealRatio);
         List<SpeedupEstimate> estimates = arms.stream()
                 .flatMap(arm -> arm.kinds().stream())
                 .distinct()
@@ -328,6 +333,15 @@ public final class StrategySelector implements Policy {
     /** Whether the phase is one in which an arm offloads. */
     public boolean isOffloading() {
         return selection.isOffloading();
+    }
+
+    /**
+     * Gain of offloading over gpu-only in the last window that was judged, as a fraction: 0.1 is 10 %. Empty while not
+     * both are measured.
+     */
+    public OptionalDouble measuredGain() {
+        double ratio = selection.measuredRatio();
+        return Double.isNaN(ratio) ? OptionalDouble.empty() : OptionalDouble.of(ratio - 1);
     }
 
     /** Number of times that offloading has lost to gpu-only. */

@@ -367,7 +367,7 @@ class NeoTest {
      */
     @ParameterizedTest
     @CsvSource({"900, [r0 r2+90host] [r1cpu]", "90, [r0 r2+90host]"})
-    void step6CountsTheShareOfAPromptAsRequests(int prompt, String expected) {
+    void step6CountsTheFractionOfAPromptAsRequests(int prompt, String expected) {
         Budget chunks = new Budget(1000, 20, 90);
         Scene scene = new Scene(3, 400, chunks).limit(40);
         scene.gpu(9);

@@ -44,7 +44,8 @@ class ArmTrialTest {
             Optional.empty(),
             predictor,
             new GoodputRanking(predictor, LatencyTargets.NONE),
-            LIMITS);
+            LIMITS,
+            () -> Double.NaN);
 
     private Policy named(char name) {
         return (state, why) -> {

@@ -51,7 +51,7 @@ class DrainTest {
         var options = Strategy.Options.builder(BUDGET)
                 .preemption(Preemption.RECOMPUTE)
                 .build();
-        return strategy.guarded(options, new StepPredictor(cost, true, 0), LIMITS);
+        return strategy.guarded(options, new StepPredictor(cost, true, 0), LIMITS, () -> Double.NaN);
     }
 
     @ParameterizedTest

@@ -37,7 +37,8 @@ class PipelineStaysTest {
             Optional.empty(),
             predictor,
             new GoodputRanking(predictor, LatencyTargets.NONE),
-            SelectorLimits.DEFAULT);
+            SelectorLimits.DEFAULT,
+            () -> Double.NaN);
 
     private StepDraft draft(Shape shape) {
         StepDraft draft = new StepDraft(scene.state, BUDGET);

@@ -368,7 +368,7 @@ class StrategyPropertyTest {
             StepPredictor predictor = new StepPredictor(cost, true, 8);
             SelectorLimits limits = new SelectorLimits(0.01, 2, 4, 2, 4, 8);
             guard = random.nextInt(3) == 0
-                    ? Optional.of(strategy.guarded(options, predictor, limits))
+                    ? Optional.of(strategy.guarded(options, predictor, limits, () -> Double.NaN))
                     : Optional.empty();
             chosen = guard.isPresent() ? guard.get() : strategy.policy(options, cost, limits);
             Policy policy = new PipelineChecks(strategy, chosen, cost, hidesAll, coverage);

@@ -1,6 +1,7 @@
 package dev.tandem.engine.strategy.select;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
 
 import dev.tandem.engine.cost.Component;
 import dev.tandem.engine.cost.CostModel;
@@ -18,10 +19,14 @@ import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
 import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.select.StrategySelector.Baseline;
+import java.text.MessageFormat;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
 import org.junit.jupiter.api.Test;
 
 /**
@@ -32,6 +37,9 @@ class StrategySelectorTest {
     private static final Budget BUDGET = new Budget(400, 20, 400);
     /** Windows of 4 steps, 3 steps that must predict a gain, max 2 windows to fill the host, a first pause of 5. */
     private static final SelectorLimits LIMITS = new SelectorLimits(0.2, 3, 4, 2, 5, 1000);
+
+    /** Throughput of the best schedule over gpu-only's. */
+    private static final double IDEAL_RATIO = 2.25;
 
     private static final GpuOnly GPU_ONLY = new GpuOnly(BUDGET, Preemption.SWAP);
     /** Steps before offloading begins: one of the first burst, and a window of gpu-only. */
@@ -74,7 +82,8 @@ class StrategySelectorTest {
                 Optional.of(new Baseline(gpuOnly, GPU_ONLY, true)),
                 steps,
                 new GoodputRanking(steps, LatencyTargets.NONE),
-                limits);
+                limits,
+                () -> IDEAL_RATIO);
     }
 
     private List<Shape> run(StrategySelector selector, Scene scene, int steps, double slower) {
@@ -299,6 +308,70 @@ class StrategySelectorTest {
     }
 
     @Test
+    void theGainIsKnownOnceBothAreMeasured() {
+        Scene scene = fullHost();
+        StrategySelector selector = selector();
+        assertThat(selector.measuredGain()).isEmpty();
+        measure(selector, scene);
+        assertThat(selector.measuredGain()).as("gpu-only alone").isEmpty();
+        // offloading does twice the work of gpu-only in 1.6 times the predicted time, then in 2.5 times
+        run(selector, scene, 4, 1.6);
+        assertThat(selector.measuredGain().orElseThrow()).isCloseTo(2 / 1.6 - 1, within(0.01));
+        run(selector, scene, 4, 2.5);
+        assertThat(selector.measuredGain().orElseThrow()).isCloseTo(2 / 2.5 - 1, within(0.01));
+    }
+
+    @Test
+    void noGainIsKnownWhileGpuOnlyIsMeasuredAgain() {
+        Scene scene = fullHost();
+        StrategySelector selector = selector();
+        measure(selector, scene);
+        run(selector, scene, 4, 1);
+        assertThat(selector.measuredGain()).isPresent();
+        for (int i = 0; i < 8; i++) {
+            cost.observe(Component.LINEAR, 1, 10);
+        }
+        run(selector, scene, 4, 1);
+        assertThat(selector.phase()).isEqualTo(Phase.DRAIN);
+        assertThat(selector.measuredGain()).isEmpty();
+    }
+
+    @Test
+    void theLogHoldsTheFirstWindowAndEachLossAgainstTheIdeal() {
+        List<String> lines = new ArrayList<>();
+        Handler handler = new Handler() {
+            @Override
+            public void publish(LogRecord record) {
+                lines.add(MessageFormat.format(record.getMessage(), record.getParameters()));
+            }
+
+            @Override
+            public void flush() {}
+
+            @Override
+            public void close() {}
+        };
+        Logger logger = Logger.getLogger(ArmSelection.class.getName());
+        logger.addHandler(handler);
+        try {
+            Scene scene = fullHost();
+            StrategySelector selector = selector();
+            measure(selector, scene);
+            run(selector, scene, 12, 1.6);
+            run(selector, scene, 8, 4);
+        } finally {
+            logger.removeHandler(handler);
+        }
+        assertThat(lines).hasSize(2);
+        assertThat(lines.get(0))
+                .matches("Offloading with arm has 1\\.2\\d* times the throughput of gpu-only over 4 steps;"
+                        + " the ideal of this machine is 2\\.250 times\\.");
+        assertThat(lines.get(1))
+                .matches("Offloading with arm had 0\\.\\d+ times the throughput of gpu-only over \\d+ steps;"
+                        + " the ideal of this machine is 2\\.250 times\\. The server uses gpu-only .*");
+    }
+
+    @Test
     void gainedWorkMayBeLostAgain() {
         Scene scene = fullHost();
         StrategySelector selector = selector();
@@ -464,7 +537,8 @@ class StrategySelectorTest {
                 Optional.of(new Baseline(GPU_ONLY, GPU_ONLY, true)),
                 predictor,
                 new GoodputRanking(predictor, new LatencyTargets(0, target)),
-                LIMITS);
+                LIMITS,
+                () -> Double.NaN);
         List<Sequence> onHost = List.of(scene.host(20), scene.host(20));
         measure(selector, scene);
         // host sequences have had four tokens in 1000 ns, and the GPU sequence has just entered its tier

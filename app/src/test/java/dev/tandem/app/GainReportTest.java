@@ -1,0 +1,96 @@
+package dev.tandem.app;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.cuda.CudaExecutor;
+import dev.tandem.engine.cost.Profile;
+import dev.tandem.model.Checkpoint;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Optional;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What doctor says of the gain, with a GPU that is only described. */
+class GainReportTest {
+    private static final CudaBackend.Gpu GPU = new CudaBackend.Gpu("a GPU", 132, 140_000_000_000L);
+
+    @TempDir
+    private Path folder;
+
+    private Profiles profiles;
+    private Checkpoint checkpoint;
+
+    @BeforeEach
+    void open() throws IOException {
+        profiles = new Profiles(folder, new StartLog(System.err, false));
+        Path model = Files.createDirectory(folder.resolve("Llama"));
+        Files.writeString(model.resolve("config.json"), Preset.modelConfiguration("Llama-3.1-8B"));
+        checkpoint = Checkpoint.open(model, Checkpoint.LoadFormat.DUMMY, 0);
+    }
+
+    @AfterEach
+    void close() {
+        checkpoint.close();
+    }
+
+    private static ModelOptions options(String strategy) {
+        ModelOptions options = new ModelOptions();
+        options.gpu.device = "cuda";
+        options.strategy.strategy = strategy;
+        return options;
+    }
+
+    private void measure() throws IOException {
+        Profile measured = Profile.parse(Files.readString(Path.of("../docs/results/profiles/h200.txt")), "h200");
+        Files.writeString(
+                profiles.path(CudaBackend.profileName(GPU, checkpoint, options("adaptive"))), measured.format());
+    }
+
+    @Test
+    void withoutAProfileItSaysHowToGetOne() {
+        assertThat(GainReport.line(options("adaptive"), checkpoint, GPU, profiles))
+                .startsWith("unknown: the cache has no profile of this machine with Llama; measure it with"
+                        + " tandem profile");
+    }
+
+    @Test
+    void withAProfileItSaysTheGainAndTheMemoryThatItIsFor() throws IOException {
+        measure();
+
+        // 0.92 of 140 GB without 16.06 GB of weights and 1 GB
+        assertThat(GainReport.line(options("adaptive"), checkpoint, GPU, profiles))
+                .matches("Llama with 104\\.\\d+ GiB of GPU KV and .* of host KV: at best \\d\\.\\d\\d times gpu-only's"
+                        + " \\d+ output tokens/s on 1000 prompt and 400 output tokens; limits: .*");
+    }
+
+    @Test
+    void theOptionsOfServeCount() throws IOException {
+        measure();
+        ModelOptions options = options("adaptive");
+        options.memory.gpuBlocks = Optional.of(1650);
+        options.memory.hostKv = Optional.of(ByteSize.parse("36GiB"));
+
+        assertThat(GainReport.line(options, checkpoint, GPU, profiles))
+                .startsWith("Llama with 3.2 GiB of GPU KV and 36.0 GiB of host KV: at best 1.1");
+    }
+
+    @Test
+    void whatTheCpuCannotAttendHasNoGain() {
+        ModelOptions options = options("adaptive");
+        options.scheduling.maxNumSeqs = Optional.of(CudaExecutor.maxHostTokens() + 1);
+
+        assertThat(GainReport.line(options, checkpoint, GPU, profiles)).startsWith("none: --max-num-seqs");
+    }
+
+    /** gpu-only is held against the ideal of the strategies that it is compared with. */
+    @Test
+    void gpuOnlyHasTheProfileOfTheHostTier() {
+        assertThat(CudaBackend.profileName(GPU, checkpoint, options("gpu-only")))
+                .isEqualTo(CudaBackend.profileName(GPU, checkpoint, options("adaptive")))
+                .contains(CudaBackend.defaultAttentionThreads() + " threads");
+    }
+}
