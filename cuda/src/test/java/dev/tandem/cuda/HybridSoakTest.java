@@ -226,10 +226,10 @@ class HybridSoakTest {
         if (isNaN) {
             assertThat(answer.usage).as("%s ends once", who).isNull();
         } else if (answer.failure != null) {
-            boolean isTimeout = fault == Fault.STALL && answer.failure.equals(HostTokenTracker.ANSWER_TIMEOUT);
+            boolean isTimeout = fault == Fault.STALL && answer.failure.equals(HostTokenTracker.RESULT_TIMEOUT);
             assertThat(answer.failure)
                     .as(who)
-                    .contains(isTimeout ? new String[] {HostTokenTracker.ANSWER_TIMEOUT} : fault.messages);
+                    .contains(isTimeout ? new String[] {HostTokenTracker.RESULT_TIMEOUT} : fault.messages);
         } else {
             assertThat(answer.usage).as("%s ended", who).isNotNull();
         }

@@ -175,13 +175,13 @@ class HostAttentionWorkersTest {
         }
 
         /** Writes q, k and v, then the task, as a step does for a same-layer token. */
-        void ask(HostToken hostToken, int layer, long number) {
+        void pushSameLayer(HostToken hostToken, int layer, long number) {
             put(hostToken, layer);
-            queues.ask(number, layer, hostToken.index);
+            queues.pushSameLayer(number, layer, hostToken.index);
         }
 
         void await(HostToken hostToken, long number) {
-            spinUntil(() -> queues.answered(hostToken.index) == number + 1);
+            spinUntil(() -> queues.completed(hostToken.index) == number + 1);
         }
 
         private void put(HostToken hostToken, int layer) {
@@ -359,7 +359,7 @@ class HostAttentionWorkersTest {
                 }
                 for (int layer = 0; layer < LAYERS; layer++) {
                     for (int row = 0; row < rows; row++) {
-                        rig.ask(hostTokens.get(row), layer, base + layer * rows + row);
+                        rig.pushSameLayer(hostTokens.get(row), layer, base + layer * rows + row);
                     }
                     for (int row = 0; row < rows; row++) {
                         rig.await(hostTokens.get(row), base + layer * rows + row);
@@ -418,8 +418,8 @@ class HostAttentionWorkersTest {
     private static void submitTwo(Rig rig) {
         HostToken first = rig.admitSameLayer(1, 0, 3);
         HostToken second = rig.admitSameLayer(2, 0, 5);
-        rig.ask(second, 1, 1);
-        rig.ask(first, 1, 0);
+        rig.pushSameLayer(second, 1, 1);
+        rig.pushSameLayer(first, 1, 0);
         rig.await(first, 0);
         rig.await(second, 1);
         rig.check(first, 1);
@@ -432,11 +432,11 @@ class HostAttentionWorkersTest {
             rig.admitSameLayer(2, 0, 1); // workers sleep if there is no host token
             HostToken bad = rig.admitSameLayer(1, 6, 0);
             rig.single.poisoned = 7;
-            rig.ask(bad, 0, rig.queues.reserveTasks(1));
+            rig.pushSameLayer(bad, 0, rig.queues.reserveTasks(1));
             rig.await(bad, 0);
             assertThat(rig.queues.pollFailure().hostToken()).isSameAs(bad);
             rig.queues.end(bad);
-            rig.ask(bad, 0, rig.queues.reserveTasks(1));
+            rig.pushSameLayer(bad, 0, rig.queues.reserveTasks(1));
             rig.await(bad, 1); // its host token has ended
             for (int number = 1; number < HostAttentionQueues.subtasks(rig.config); number++) {
                 assertThat(rig.queues.pollFailure().hostToken()).isSameAs(bad);
@@ -499,14 +499,14 @@ class HostAttentionWorkersTest {
             tracker.watch();
             assertThat(rig.queues.isAborted()).isFalse();
             // receive_host_tokens writes this after its timeout
-            rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 1);
+            rig.memory.completed().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 1);
             List<StepResult.Lost> lost = new ArrayList<>();
             tracker.collectReleased(new ArrayList<>(), lost);
             assertThat(lost)
                     .containsExactly(new StepResult.Lost(
                             hostToken.sequence(),
                             StepResult.Cause.HOST_ATTENTION,
-                            HostTokenTracker.ANSWER_TIMEOUT,
+                            HostTokenTracker.RESULT_TIMEOUT,
                             false));
             tracker.endSameLayer();
             assertThat(rig.queues.hasTokens()).isFalse();
@@ -519,7 +519,7 @@ class HostAttentionWorkersTest {
             HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
             HostToken hostToken = tracker.admit(List.of(Rig.admission(1, 0, 0))).getFirst();
             // the transfer kernel writes this after its timeout
-            rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 2);
+            rig.memory.completed().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 2);
             List<StepResult.Lost> lost = new ArrayList<>();
             tracker.collectReleased(new ArrayList<>(), lost);
             assertThat(lost)
@@ -533,7 +533,7 @@ class HostAttentionWorkersTest {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
             HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
             tracker.admitSameLayer(Rig.admission(1, 0, 0));
-            rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 1);
+            rig.memory.completed().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 1);
             tracker.collectReleased(new ArrayList<>(), new ArrayList<>());
             tracker.endSameLayer();
             HostToken sameLayer = tracker.admitSameLayer(Rig.admission(2, 0, 1));
@@ -544,8 +544,8 @@ class HostAttentionWorkersTest {
             assertThat(lost)
                     .extracting(StepResult.Lost::sequence, StepResult.Lost::message)
                     .containsExactly(
-                            tuple(sameLayer.sequence(), HostTokenTracker.ANSWER_TIMEOUT),
-                            tuple(inFlight.sequence(), HostTokenTracker.ANSWER_TIMEOUT));
+                            tuple(sameLayer.sequence(), HostTokenTracker.RESULT_TIMEOUT),
+                            tuple(inFlight.sequence(), HostTokenTracker.RESULT_TIMEOUT));
             assertThat(rig.queues.hasTokens()).isFalse();
         }
     }

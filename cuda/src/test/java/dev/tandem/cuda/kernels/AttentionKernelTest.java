@@ -526,7 +526,7 @@ public class AttentionKernelTest {
                             0,
                             0L,
                             0,
-                            KernelConstants.DECODE_BESIDE);
+                            KernelConstants.DECODE_OVERLAPS_PREFILL);
                     float[] actual = rig.halves(out, rows * shape.queries());
                     for (int row = 0; row < decodes; row++) {
                         check(rig, pool, q, actual, row, row, lengths[row]);

@@ -168,9 +168,9 @@ class KernelTest {
             float[] attended = rig.halves(rig.putHalves(rig.floats(rows * shape.queries(), 1)), rows * shape.queries());
             DeviceBuffer stream = rig.put(residual);
             DeviceBuffer results = rig.putHalves(attended);
-            rig.kernels.closeUp.launch(
+            rig.kernels.compactRows.launch(
                     rig.stream,
-                    Kernels.closeUpBlocks(shape),
+                    Kernels.compactRowsBlocks(shape),
                     1,
                     stream.address(),
                     results.address(),
