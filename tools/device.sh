@@ -145,12 +145,12 @@ for what in "$@"; do
       ;;
     sanitizer)
       begin=$SECONDS
-      for method in ${SANITIZED:-"CudaModelTest#samplingParametersOfEveryKindAreServed()" \
+      for method in ${SANITIZED:-"CudaModelTest#allSamplingParametersAreSupported()" \
         "kernels.GemmKernelTest#wgmmaGemm(dev.tandem.cuda.kernels.ModelShape)" \
         "kernels.AttentionKernelTest#decodeAttention(dev.tandem.cuda.kernels.ModelShape)" \
-        "kernels.AttentionKernelTest#promptsBesideDecodes(dev.tandem.cuda.kernels.ModelShape)" \
-        "kernels.KernelTest#choices(dev.tandem.cuda.kernels.ModelShape)" \
-        "HybridModelTest#everyKindOfSamplingIsServedOnTheHostAndCancelledRowsAreFreed()"}; do
+        "kernels.AttentionKernelTest#prefillAndDecodeAttentionOverlap(dev.tandem.cuda.kernels.ModelShape)" \
+        "kernels.KernelTest#sampling(dev.tandem.cuda.kernels.ModelShape)" \
+        "HybridModelTest#hostTokensSupportAllSamplingParametersAndCancellationFreesTheirBlocks()"}; do
         for tool in ${SANITIZERS:-memcheck synccheck racecheck}; do
           if [ $((SECONDS - begin)) -gt "${SANITIZER_BUDGET:-1500}" ]; then
             echo "left out, for time: $tool, $method"

@@ -7,20 +7,20 @@ import java.util.Map;
 import java.util.OptionalInt;
 import org.junit.jupiter.api.Test;
 
-/** CUDA_LAUNCH_BLOCKING beside attention on the CPU, which could never end a step. */
+/** With CUDA_LAUNCH_BLOCKING a step that waits for the CPU would never end, so the executor rejects it. */
 class BlockingLaunchTest {
     private static CudaLibraries libraries(Map<String, String> environment) {
         return new CudaLibraries(
                 new CudaLibraries.Choice.InstalledOnly(),
                 environment,
                 () -> {
-                    throw new AssertionError("nothing is fetched");
+                    throw new AssertionError("nothing may be downloaded");
                 },
                 OptionalInt.empty());
     }
 
     @Test
-    void blockingLaunchesAreRefusedWithARemedy() {
+    void blockingLaunchesAreRejectedWithARemedy() {
         assertThat(Hardware.blockingLaunches(libraries(Map.of("CUDA_LAUNCH_BLOCKING", "1")))
                         .orElseThrow())
                 .contains("CUDA_LAUNCH_BLOCKING")
@@ -29,7 +29,7 @@ class BlockingLaunchTest {
     }
 
     @Test
-    void otherEnvironmentsAreNot() {
+    void otherEnvironmentsAreAccepted() {
         assertThat(Hardware.blockingLaunches(libraries(Map.of()))).isEmpty();
         assertThat(Hardware.blockingLaunches(libraries(Map.of("CUDA_LAUNCH_BLOCKING", "0"))))
                 .isEmpty();

@@ -25,7 +25,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What is said when the GPU refuses. */
+/** Errors of the GPU: their messages, and which requests they end. */
 @Tag("gpu")
 class CudaFaultTest {
     private static ModelShape shape() {
@@ -33,7 +33,7 @@ class CudaFaultTest {
     }
 
     @Test
-    void outOfMemoryNamesTheKnobs() {
+    void anOutOfMemoryErrorNamesTheFlags() {
         try (GpuRig rig = new GpuRig(shape(), 1)) {
             assertThatThrownBy(() -> rig.device.allocate(1L << 45, "a pool far too large"))
                     .isInstanceOf(CudaException.class)
@@ -44,7 +44,7 @@ class CudaFaultTest {
     }
 
     @Test
-    void aRefusedLaunchNamesKernelAndCode() {
+    void theErrorOfAFailedLaunchNamesKernelAndCode() {
         try (GpuRig rig = new GpuRig(shape(), 1)) {
             assertThatThrownBy(() -> rig.kernels.swiglu.launch(rig.stream, 0, 1, 0L, 0L, 1))
                     .isInstanceOf(CudaException.class)
@@ -54,7 +54,7 @@ class CudaFaultTest {
     }
 
     @Test
-    void aMissingGpuIsSaid() {
+    void anErrorNamesAMissingGpu() {
         assertThatThrownBy(() -> new Device(CudaLibraries.driver().orElseThrow(), 99, 0))
                 .isInstanceOf(CudaException.class)
                 .hasMessageContaining("GPU 99 does not exist");
@@ -69,7 +69,7 @@ class CudaFaultTest {
     }
 
     @Test
-    void plansOfOtherStrategiesAreRefused() {
+    void plansWithHostTokensAreRejectedWithoutAttentionThreads() {
         try (CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 8, true)) {
             Chunk host = new Chunk(1, 0, new int[] {5}, new int[] {0}, AttentionSite.CPU_FROM_HOST, Optional.empty());
             assertThatThrownBy(() -> executor.submit(StepPlan.unified(1, List.of(), List.of(host))))
@@ -78,10 +78,10 @@ class CudaFaultTest {
         }
     }
 
-    /** Whether the next step has been submitted when the row's NaN is seen depends on graphs. */
+    /** With graphs the next step has been submitted when the NaN is seen; without, it has not. */
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void aRowOfNaNIsLostAndItsNeighboursGoOn(boolean graphs) {
+    void aRowOfNaNFailsOnlyItsOwnRequest(boolean graphs) {
         CudaExecutor executor = CudaModelTest.executor("llama31", DataType.FLOAT16, 200, graphs);
         try (EngineHarness engine = EngineHarness.gpuOnly(executor, new Budget(256, 64, 64), Preemption.SWAP)) {
             engine.failuresExpected = true;
@@ -111,7 +111,7 @@ class CudaFaultTest {
     }
 
     @Test
-    void aStepThatHangsEndsTheExecutorAndEverythingIsFreedOnceItDoesNot() {
+    void aHungStepEndsTheExecutorAndClosingFreesEverything() {
         CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 8, true, 2, 10_000);
         executor.faults().deadline(new StepDeadline(400_000_000L, 0));
         assertThat(executor.trouble()).isEmpty();
@@ -130,12 +130,12 @@ class CudaFaultTest {
         assertThat(executor.trouble().orElseThrow())
                 .contains("step 7 has kept the GPU for")
                 .contains("counts as hung");
-        executor.close(); // ends the transfer kernel that the step waits for
+        executor.close(); // stops the transfer kernel, for which the step waits
         assertThat(executor.device().open()).isEmpty();
     }
 
     @Test
-    void whatWasOpenedIsClosed() {
+    void closingTheExecutorFreesEverything() {
         CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 8, true);
         executor.close();
         assertThat(executor.device().open()).isEmpty();

@@ -44,10 +44,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/**
- * Small models of every family on the GPU against Hugging Face transformers, by prefill, by decode and in every
- * mixture.
- */
+/** Logits and greedy tokens of small models of every family on the GPU, compared with Hugging Face transformers. */
 @Tag("gpu")
 class CudaModelTest {
     static final Path FAMILIES = Path.of(System.getProperty("tandem.families", "../cpu/src/test/resources/families"));
@@ -62,7 +59,7 @@ class CudaModelTest {
         return executor(family, type, gpuBlocks, graphs, 0, 1_000);
     }
 
-    /** @param attentionThreads for rows of the host pool; 0 for none */
+    /** @param attentionThreads number of CPU threads for host tokens; 0 for none */
     static CudaExecutor executor(
             String family, DataType type, int gpuBlocks, boolean graphs, int attentionThreads, long watchdogMillis) {
         return executor(family, options(type, gpuBlocks, graphs, attentionThreads, watchdogMillis));
@@ -124,8 +121,8 @@ class CudaModelTest {
     }
 
     /**
-     * Relative L2 of one position's logits. These models amplify rounding (large random weights): bf16, with three bits
-     * less than fp16, was seen to reach 7e-2 at single positions.
+     * Max relative L2 error of one position's logits. These models have large random weights, which amplify rounding.
+     * The max seen with BF16, which has three bits less than FP16, is 7e-2.
      */
     static double bound(DataType type) {
         return type == DataType.BFLOAT16 ? 8e-2 : 5e-3;
@@ -136,7 +133,7 @@ class CudaModelTest {
                 SamplingParams.builder().temperature(0).maxTokens(1000).build(), prompt, Set.of(), 0);
     }
 
-    /** One chunk of the prompt; its logits. */
+    /** Computes one chunk of the prompt and returns the logits of its last token. */
     private static float[] run(CudaExecutor executor, int step, int[] prompt, int from, int to, int[] blocks) {
         Chunk chunk = new Chunk(
                 1,
@@ -168,7 +165,7 @@ class CudaModelTest {
         try (CudaExecutor executor = executor(family, type, 8, true)) {
             executor.faults().poisonPools();
             double whole = error(run(executor, 1, prompt, 0, prompt.length, blocks), golden, prompt.length - 1);
-            assertThat(whole).as("%s %s, the prompt at once", family, type).isLessThan(bound(type));
+            assertThat(whole).as("%s %s, the prompt in one chunk", family, type).isLessThan(bound(type));
             int half = prompt.length / 2;
             run(executor, 2, prompt, 0, half, blocks);
             double halves = error(run(executor, 3, prompt, half, prompt.length, blocks), golden, prompt.length - 1);
@@ -189,10 +186,10 @@ class CudaModelTest {
         }
     }
 
-    /** Blocks hold NaN before they are granted, as if requests that failed had left them. */
+    /** Free KV blocks contain NaN, as after requests that failed. */
     @ParameterizedTest
     @MethodSource("familiesAndTypes")
-    void greedyTokensMatchTransformersAmongNeighbours(String family, DataType type) throws IOException {
+    void greedyTokensMatchTransformersInABatchOfOtherRequests(String family, DataType type) throws IOException {
         Golden golden = Golden.of(family);
         List<Integer> expected = Arrays.stream(golden.greedy()).boxed().toList();
         SplittableRandom random = new SplittableRandom(3);
@@ -216,7 +213,8 @@ class CudaModelTest {
                             agreed++;
                         }
                         if (agreed < expected.size()) {
-                            // the first difference must be a choice between near equals; beyond it the texts are others
+                            // the first two tokens that differ must be almost equally likely; later ones cannot be
+                            // compared
                             assertThat(gap(family, golden, actual, agreed))
                                     .as("%s %s, %d blocks, request %d, token %d", family, type, gpuBlocks, i, agreed)
                                     .isLessThan(type == DataType.FLOAT16 ? 0.05 : 0.4);
@@ -228,8 +226,8 @@ class CudaModelTest {
     }
 
     /**
-     * How much less probable than the best, in the fp32 model on the CPU, is what the GPU chose after {@code agreed}
-     * tokens.
+     * The log-probability of the best token minus that of the GPU's token after {@code agreed} tokens, in the FP32
+     * model on the CPU.
      */
     static double gap(String family, Golden golden, List<Integer> actual, int agreed) {
         int[] prompt = Arrays.copyOf(golden.prompt(), golden.prompt().length + agreed);
@@ -264,7 +262,7 @@ class CudaModelTest {
     }
 
     @Test
-    void samplingParametersOfEveryKindAreServed() {
+    void allSamplingParametersAreSupported() {
         try (EngineHarness engine = EngineHarness.gpuOnly(
                 executor("llama31", DataType.BFLOAT16, 200, true), new Budget(256, 64, 64), Preemption.RECOMPUTE)) {
             int[] prompt = {5, 9, 200, 31};

@@ -21,9 +21,9 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Kernels that sleep at random wherever another thread block, another kernel or the CPU waits for them: partial results
- * of attention, work that kernels of one step hand to each other, rows that cross the link. Results are the same as
- * without, and nothing hangs. {@code -Dtandem.delays.seeds=N} for more than two seeds.
+ * Kernels that sleep at random points where another thread block, another kernel or the CPU waits for them. These are
+ * publishing partial results of attention, dependencies between kernels of a step, and transfers of host tokens.
+ * Results must stay the same, and nothing may hang. {@code -Dtandem.delays.seeds=N} sets the number of seeds.
  */
 @Tag("gpu")
 @Timeout(300)
@@ -44,20 +44,20 @@ class DelayedKernelTest {
 
     @ParameterizedTest
     @MethodSource("shapes")
-    void partialResultsOfDecodeAttentionMeet(ModelShape shape, int seed) {
+    void decodeAttentionMergesPartialResults(ModelShape shape, int seed) {
         AttentionKernelTest.decodeAttention(shape, delayed(seed));
     }
 
     @ParameterizedTest
     @MethodSource("shapes")
-    void partialResultsOfPromptAttentionMeet(ModelShape shape, int seed) {
+    void prefillAttentionMergesPartialResults(ModelShape shape, int seed) {
         AttentionKernelTest.prefillAttention(shape, delayed(seed));
     }
 
     @ParameterizedTest
     @MethodSource("shapes")
-    void attentionOfPromptsAndDecodesBesideEachOther(ModelShape shape, int seed) {
-        AttentionKernelTest.promptsBesideDecodes(shape, delayed(seed));
+    void prefillAndDecodeAttentionOverlap(ModelShape shape, int seed) {
+        AttentionKernelTest.prefillAndDecodeAttentionOverlap(shape, delayed(seed));
     }
 
     static Stream<Arguments> strategies() {
@@ -65,10 +65,10 @@ class DelayedKernelTest {
                 .flatMap(strategy -> seeds().mapToObj(seed -> Arguments.of(strategy, seed)));
     }
 
-    /** Steps that wait for the CPU, two sub-batches, and in-flight tokens with their transfer kernel. */
+    /** Same-layer tokens, two sub-batches, and in-flight tokens with their transfer kernel. */
     @ParameterizedTest
     @MethodSource("strategies")
-    void wholeStepsWithHostTokens(Strategy strategy, int seed) throws IOException {
+    void stepsWithHostTokens(Strategy strategy, int seed) throws IOException {
         Budget budget = new Budget(200, 100, 200);
         Policy policy = strategy.policy(HybridModelTest.options(budget, TierRules.neutral()), TestProfile.withCpu(100));
         CudaExecutor executor = CudaModelTest.executor(

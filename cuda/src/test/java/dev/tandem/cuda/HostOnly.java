@@ -11,7 +11,7 @@ import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
 import java.util.List;
 
-/** Every prompt lands on the host, every row decodes there in flight. */
+/** Every prompt is prefilled with offload to the host; all decode tokens are in-flight tokens. */
 record HostOnly(Budget budget) implements Policy {
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {

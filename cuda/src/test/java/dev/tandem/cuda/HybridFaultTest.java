@@ -18,7 +18,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** The host fails while it has rows: their requests end with the reason, the GPU goes on, nothing hangs. */
+/** Attention workers die while they hold host tokens. Requests of these tokens fail with the reason; others finish. */
 @Tag("gpu")
 @Timeout(120)
 class HybridFaultTest {
@@ -31,7 +31,7 @@ class HybridFaultTest {
 
     @ParameterizedTest
     @MethodSource("policies")
-    void workersThatAreGoneTakeTheirRowsWithThemAndNothingElse(Policy hybrid) {
+    void deadWorkersFailOnlyTheRequestsOfHostTokens(Policy hybrid) {
         CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 200, true, 2, 200);
         UntilHostLost policy = new UntilHostLost(hybrid, new GpuOnly(BUDGET, Preemption.SWAP));
         try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy), BUDGET)) {

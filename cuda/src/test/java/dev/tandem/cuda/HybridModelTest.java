@@ -44,7 +44,7 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Rows whose attention the CPU computes, in every placement, against transformers and against the GPU alone. */
+/** Logits and greedy tokens of sequences with KV on the host, compared with Hugging Face transformers. */
 @Tag("gpu")
 class HybridModelTest {
     /** Prompts of one token that a step of 256 tokens offloads: each takes a block. */
@@ -81,12 +81,16 @@ class HybridModelTest {
         return executor.poll();
     }
 
-    /** Sends one token through all layers on the host; its logits. */
+    /**
+     * Runs one token through all layers, with its attention on the CPU.
+     *
+     * @return its logits, [vocabulary]
+     */
     private float[] runInFlight(CudaExecutor executor, int[] tokens, int position, int[] hostBlocks, List<Swap> swaps) {
         Admission admission = new Admission(1, position, tokens[position], hostBlocks, CudaModelTest.greedy(tokens));
         StepResult result = run(executor, plan(swaps, List.of(), List.of(admission)));
         for (int steps = 0; result.sampled().isEmpty(); steps++) {
-            assertThat(steps).as("the row does not arrive").isLessThan(MAX_STEPS);
+            assertThat(steps).as("steps until the token is sampled").isLessThan(MAX_STEPS);
             result = run(executor, plan(List.of(), List.of(), List.of()));
         }
         return executor.logits(0);
@@ -110,8 +114,8 @@ class HybridModelTest {
                 Optional.of(CudaModelTest.greedy(tokens)));
     }
 
-    /** A decode row that the CPU attends to while the step waits. */
-    private static Chunk row(long sequence, int[] tokens, int position, int[] blocks) {
+    /** A same-layer token: the step waits for its attention. */
+    private static Chunk sameLayer(long sequence, int[] tokens, int position, int[] blocks) {
         return chunk(sequence, tokens, position, position + 1, blocks, AttentionSite.CPU_FROM_HOST);
     }
 
@@ -121,9 +125,9 @@ class HybridModelTest {
                         Stream.of(DataType.BFLOAT16, DataType.FLOAT16).map(type -> Arguments.of(family, type)));
     }
 
-    /** Heads of this model are stored wider than they are: what pads them must not keep another row's NaN. */
+    /** Heads of this model are stored with padding. The padding must not keep the NaN of an earlier row. */
     @Test
-    void aRowOfNaNLeavesNothingToTheHostRowsThatFollowItInTheBatch() {
+    void aRowOfNaNDoesNotAffectLaterHostTokensInTheSameBatchRow() {
         int[] bad = {5, 9, 200, 31, 7};
         int[] good = {11, 12, 13, 14, 15, 16, 17};
         try (CudaExecutor executor = CudaModelTest.executor("llama31", DataType.FLOAT16, 8, true, 2, 10_000)) {
@@ -136,9 +140,10 @@ class HybridModelTest {
             assertThat(run(executor, plan(List.of(), List.of(badRow), List.of()))
                             .lost())
                     .hasSize(1);
-            StepResult waiting = run(executor, plan(List.of(), List.of(row(2, good, 5, new int[] {0})), List.of()));
-            assertThat(waiting.lost()).isEmpty();
-            assertThat(waiting.sampled()).hasSize(1);
+            StepResult sameLayer =
+                    run(executor, plan(List.of(), List.of(sameLayer(2, good, 5, new int[] {0})), List.of()));
+            assertThat(sameLayer.lost()).isEmpty();
+            assertThat(sameLayer.sampled()).hasSize(1);
 
             executor.faults().poisonNextRow();
             assertThat(run(executor, plan(List.of(), List.of(badRow), List.of()))
@@ -151,14 +156,14 @@ class HybridModelTest {
     }
 
     @Test
-    void headSizesThatTheCpuDoesNotKnowAreRefused() {
+    void headSizesWithoutCpuKernelsAreRejected() {
         assertThatThrownBy(() -> CudaModelTest.executor("mistral", DataType.BFLOAT16, 8, true, 2, 10_000))
                 .isInstanceOf(CudaException.class)
                 .hasMessageContaining("--strategy gpu-only");
     }
 
     @Test
-    void aBitThatChangesOnItsWayEndsTheExecutor() throws IOException {
+    void aBitFlipDuringASwapEndsTheExecutor() throws IOException {
         int[] tokens = Golden.of("llama31").prompt();
         int[] gpu = {5, 0, 3, 7, 1, 6};
         int[] host = {2, 0, 3};
@@ -207,7 +212,7 @@ class HybridModelTest {
                     plan(List.of(), List.of(prompt(tokens, half, host, AttentionSite.GPU_PREFILL_OFFLOAD)), List.of()));
             double offloaded = CudaModelTest.error(runInFlight(executor, tokens, half, host, List.of()), golden, half);
             assertThat(offloaded)
-                    .as("%s %s, a prompt that landed on the host", family, type)
+                    .as("%s %s, after prefill offload", family, type)
                     .isLessThan(bound);
             int[] cuts = {0, 7, half - 1, half};
             for (int i = 1; i < cuts.length; i++) {
@@ -216,20 +221,18 @@ class HybridModelTest {
             }
             double chunked = CudaModelTest.error(runInFlight(executor, tokens, half, host, List.of()), golden, half);
             assertThat(chunked)
-                    .as("%s %s, a prompt that was offloaded in chunks", family, type)
+                    .as("%s %s, after chunked prefill offload", family, type)
                     .isLessThan(bound);
-            run(executor, plan(List.of(), List.of(row(1, tokens, half, host)), List.of()));
-            double waited = CudaModelTest.error(executor.logits(0), golden, half);
-            assertThat(waited)
-                    .as("%s %s, a row that its step waits for", family, type)
-                    .isLessThan(bound);
+            run(executor, plan(List.of(), List.of(sameLayer(1, tokens, half, host)), List.of()));
+            double sameLayer = CudaModelTest.error(executor.logits(0), golden, half);
+            assertThat(sameLayer).as("%s %s, a same-layer token", family, type).isLessThan(bound);
             twoSubBatches(executor, golden, host, gpu, bound);
             run(executor, plan(List.of(), List.of(prompt(tokens, half, gpu, AttentionSite.GPU_FROM_GPU)), List.of()));
             Swap out = new Swap(1, KvTier.GPU, gpu, KvTier.HOST, host, half);
-            double migrated =
+            double swappedOut =
                     CudaModelTest.error(runInFlight(executor, tokens, half, host, List.of(out)), golden, half);
-            assertThat(migrated)
-                    .as("%s %s, swapped out and flown in one step", family, type)
+            assertThat(swappedOut)
+                    .as("%s %s, swapped out and computed in flight in one step", family, type)
                     .isLessThan(bound);
             int[] others = {4, 2, 0, 1, 3, 7};
             Swap in = new Swap(1, KvTier.HOST, host, KvTier.GPU, others, half + 1);
@@ -241,12 +244,17 @@ class HybridModelTest {
                     AttentionSite.GPU_FROM_GPU,
                     Optional.of(CudaModelTest.greedy(tokens)));
             run(executor, plan(List.of(in), List.of(next), List.of()));
-            double returned = CudaModelTest.error(executor.logits(0), golden, half + 1);
-            assertThat(returned).as("%s %s, back on the GPU", family, type).isLessThan(bound);
+            double swappedIn = CudaModelTest.error(executor.logits(0), golden, half + 1);
+            assertThat(swappedIn)
+                    .as("%s %s, swapped back to the GPU", family, type)
+                    .isLessThan(bound);
         }
     }
 
-    /** Sequences 1 and 2 on the host, 3 on the GPU: one sub-batch prefills and decodes 1, the other decodes 2 and 3. */
+    /**
+     * One sub-batch decodes sequence 1 and prefills sequence 4; the other decodes sequences 2 and 3. Sequences 1 and 2
+     * are on the host.
+     */
     private void twoSubBatches(CudaExecutor executor, Golden golden, int[] host, int[] gpu, double bound) {
         int[] tokens = golden.prompt();
         int half = tokens.length / 2;
@@ -261,10 +269,10 @@ class HybridModelTest {
         for (int position = half; position < Math.min(half + 3, tokens.length); position++) {
             List<SubBatch> batches = List.of(
                     new SubBatch(List.of(
-                            row(1, tokens, position, host),
+                            sameLayer(1, tokens, position, host),
                             chunk(4, tokens, 0, 9, new int[] {2}, AttentionSite.GPU_FROM_GPU))),
                     new SubBatch(List.of(
-                            row(2, tokens, position, other),
+                            sameLayer(2, tokens, position, other),
                             chunk(3, tokens, position, position + 1, gpu, AttentionSite.GPU_FROM_GPU))));
             StepResult result =
                     run(executor, new StepPlan(step++, List.of(), batches, List.of(), 0, List.of(), List.of()));
@@ -280,9 +288,12 @@ class HybridModelTest {
         }
     }
 
-    /** On few multiprocessors, which what waits for them must not fill: their rows could not be sent. */
+    /**
+     * The kernel that waits for results must not occupy every multiprocessor. The kernel that sends the queries could
+     * not start, and the wait would never end.
+     */
     @Test
-    void moreRowsAreWaitedForThanMultiprocessorsHoldBlocks() throws IOException {
+    void moreSameLayerTokensThanResidentThreadBlocks() throws IOException {
         Golden golden = Golden.of("llama31");
         int[] tokens = golden.prompt();
         int rows = 200;
@@ -302,7 +313,7 @@ class HybridModelTest {
                 run(executor, plan(List.of(), first.subList(from, Math.min(rows, from + STAGED_PROMPTS)), List.of()));
             }
             List<Chunk> chunks = IntStream.range(0, rows)
-                    .mapToObj(i -> row(i, tokens, 1, new int[] {i}))
+                    .mapToObj(i -> sameLayer(i, tokens, 1, new int[] {i}))
                     .toList();
             for (int repeat = 0; repeat < 3; repeat++) {
                 StepResult result = run(executor, plan(List.of(), chunks, List.of()));
@@ -321,7 +332,7 @@ class HybridModelTest {
         }
     }
 
-    /** Where decode rows live. */
+    /** The KV tier of decoding sequences. */
     enum Placement {
         HOST,
         MIXED,
@@ -346,7 +357,7 @@ class HybridModelTest {
 
     @ParameterizedTest
     @EnumSource(Placement.class)
-    void greedyTokensMatchTransformersAmongNeighbours(Placement placement) throws IOException {
+    void greedyTokensMatchTransformersInABatchOfOtherRequests(Placement placement) throws IOException {
         Budget budget = new Budget(200, 100, 200);
         greedyTokensMatch(placement.name(), policy(placement, budget), budget);
     }
@@ -363,7 +374,7 @@ class HybridModelTest {
                 budget);
     }
 
-    /** Another strategy in each step, whatever the one before has left in flight or swapped. */
+    /** Each step uses a random strategy. It takes over the in-flight tokens and swapped sequences of the one before. */
     @Test
     void greedyTokensMatchTransformersWhenStrategiesChange() throws IOException {
         Budget budget = new Budget(200, 100, 200);
@@ -372,12 +383,12 @@ class HybridModelTest {
                 .map(strategy -> strategy.policy(options(budget, TierRules.neutral()), TestProfile.withCpu(100)))
                 .toList();
         greedyTokensMatch(
-                "changing, seed 9",
+                "changing strategies, seed 9",
                 (state, why) -> policies.get(random.nextInt(policies.size())).draft(state, why),
                 budget);
     }
 
-    /** Its blocks hold NaN before they are granted. */
+    /** Free KV blocks contain NaN. */
     private static CudaExecutor executor() {
         CudaExecutor executor = CudaModelTest.executor("llama31", DataType.FLOAT16, 60, true, 3, 10_000);
         executor.faults().poisonPools();
@@ -423,7 +434,7 @@ class HybridModelTest {
     }
 
     @Test
-    void everyKindOfSamplingIsServedOnTheHostAndCancelledRowsAreFreed() {
+    void hostTokensSupportAllSamplingParametersAndCancellationFreesTheirBlocks() {
         Budget budget = new Budget(256, 64, 64);
         CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 100, true, 2, 10_000);
         try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(new HostOnly(budget)), budget)) {
@@ -454,16 +465,16 @@ class HybridModelTest {
                             .ignoreEos(true)
                             .build());
             engine.submit("greedy", prompt, EngineHarness.greedy(20));
-            engine.submit("left", prompt, EngineHarness.greedy(60));
+            engine.submit("cancelled", prompt, EngineHarness.greedy(60));
             for (int i = 0; i < 12; i++) {
                 engine.step();
             }
-            engine.cancel("left");
+            engine.cancel("cancelled");
             engine.run();
             assertThat(engine.tokens("a")).hasSize(20).isEqualTo(engine.tokens("b"));
             assertThat(engine.tokens("penalised")).hasSize(20);
             assertThat(engine.tokens("logprobs")).isEqualTo(engine.tokens("greedy"));
-            assertThat(engine.tokens("left").size()).isLessThan(60);
+            assertThat(engine.tokens("cancelled").size()).isLessThan(60);
             assertThat(engine.loop.stats().host().used()).isZero();
             assertThat(engine.loop.stats().gpu().used()).isZero();
         }

@@ -30,35 +30,35 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /**
- * Random load with aborts, unforeseen ends, workers that pause, die, stall or throw, and rows whose KV becomes NaN,
- * under strategies that change: nothing hangs, leaks, or changes the text of another. {@code -Dtandem.soak.seconds=N}
- * for longer than the usual ten seconds, {@code -Dtandem.soak.seed=N} for a seed that failed.
+ * Random load with faults, under strategies that change every step. The load has cancellations and stop tokens. Workers
+ * pause, die, stall or throw, and KV becomes NaN. Nothing may hang or leak, and no request may change another's tokens.
+ * It runs for ten seconds, or {@code -Dtandem.soak.seconds=N}. {@code -Dtandem.soak.seed=N} repeats a failure.
  */
 @Tag("gpu")
 @Timeout(1500)
 class HybridSoakTest {
     private static final int TEXTS = 64;
-    /** Prompts tried, of which those with the most sure tokens are taken: of 64, some seeds have too few. */
+    /** Random prompts. The 64 with the most stable tokens are used; with only 64 candidates some seeds have too few. */
     private static final int CANDIDATES = 256;
 
     private static final int REQUESTS = 100;
-    private static final int LONGEST = 60;
+    private static final int MAX_PROMPT_TOKENS = 60;
     private static final int MAX_TOKENS = 40;
-    private static final int MAX_HOST_BLOCKS = (LONGEST + MAX_TOKENS - 1) / HostFormat.BLOCK_TOKENS + 1;
-    /** Log-probabilities of the best two tokens that lie further apart than placements can make them differ. */
-    private static final double SURE = 0.05;
-    /** In a round with NaN, a row in so many steps. */
+    private static final int MAX_HOST_BLOCKS = (MAX_PROMPT_TOKENS + MAX_TOKENS - 1) / HostFormat.BLOCK_TOKENS + 1;
+    /** A gap between the best two log-probabilities above which no placement changes the greedy token. */
+    private static final double STABLE_GAP = 0.05;
+    /** In a round with NaN, the mean number of steps between two poisoned rows. */
     private static final int STEPS_PER_POISON = 30;
 
     private static final Budget BUDGET = new Budget(200, 80, 200);
 
-    /** @param sure tokens before the first that might be another elsewhere */
-    private record Text(int[] prompt, List<Integer> tokens, int sure) {}
+    /** @param stable number of leading tokens that are the same in every placement */
+    private record Text(int[] prompt, List<Integer> tokens, int stable) {}
 
-    /** @param max tokens, fewer only by a stop token or a cancellation */
-    private record Asked(Text text, int max) {}
+    /** @param max number of tokens; a stop token or a cancellation ends the request earlier */
+    private record SubmittedRequest(Text text, int max) {}
 
-    /** What befalls a worker in a round, after which the GPU is alone. */
+    /** A fault of an attention worker in a round. After it the engine uses the GPU alone. */
     private enum Fault {
         NONE(10_000),
         DEATH(10_000, "tandem-attention-", "is gone"),
@@ -66,7 +66,7 @@ class HybridSoakTest {
         THROW(10_000, "its attention on the CPU failed");
 
         final long watchdogMillis;
-        /** What the requests that it ends are told, among other words. */
+        /** Parts of the error message of requests that the fault ends. */
         final String[] messages;
 
         Fault(long watchdogMillis, String... messages) {
@@ -81,8 +81,8 @@ class HybridSoakTest {
         long end = System.nanoTime() + Long.getLong("tandem.soak.seconds", 10) * 1_000_000_000L;
         SplittableRandom random = new SplittableRandom(seed);
         List<Text> texts = texts(random);
-        assertThat(texts.stream().mapToInt(Text::sure).sum())
-                .as("tokens that are sure")
+        assertThat(texts.stream().mapToInt(Text::stable).sum())
+                .as("stable tokens")
                 .isGreaterThan(TEXTS * 10);
         int rounds = 0;
         Map<Fault, Integer> faults = new EnumMap<>(Fault.class);
@@ -93,17 +93,18 @@ class HybridSoakTest {
             poisoned += round(seed, seed + rounds, texts, random, fault, random.nextInt(3) == 0);
         }
         System.out.printf(
-                "soak, seed %d: %d rounds of %d requests, by what befell a worker: %s; rows of NaN: %d%n",
+                "soak, seed %d: %d rounds of %d requests; rounds by fault of a worker: %s; poisoned rows: %d%n",
                 seed, rounds, REQUESTS, faults, poisoned);
     }
 
-    /** What a GPU alone answers. */
+    /** Greedy tokens of the GPU alone, for the prompts with the most stable tokens. */
     private static List<Text> texts(SplittableRandom random) {
         CudaExecutor executor = CudaModelTest.executor("llama31", DataType.FLOAT16, 400, true);
         try (EngineHarness engine = EngineHarness.gpuOnly(executor, BUDGET, Preemption.SWAP)) {
             List<int[]> prompts = new ArrayList<>();
             for (int i = 0; i < CANDIDATES; i++) {
-                prompts.add(random.ints(1 + random.nextInt(LONGEST), 3, 301).toArray());
+                prompts.add(random.ints(1 + random.nextInt(MAX_PROMPT_TOKENS), 3, 301)
+                        .toArray());
                 engine.submit(
                         "t" + i, prompts.get(i), greedy(MAX_TOKENS).logprobs(2).build());
             }
@@ -111,13 +112,13 @@ class HybridSoakTest {
             List<Text> texts = new ArrayList<>();
             for (int i = 0; i < CANDIDATES; i++) {
                 var answer = engine.answers.get("t" + i);
-                int sure = 0;
-                while (sure < answer.logprobs.size() && gap(answer.logprobs.get(sure)) > SURE) {
-                    sure++;
+                int stable = 0;
+                while (stable < answer.logprobs.size() && gap(answer.logprobs.get(stable)) > STABLE_GAP) {
+                    stable++;
                 }
-                texts.add(new Text(prompts.get(i), answer.tokens, sure));
+                texts.add(new Text(prompts.get(i), answer.tokens, stable));
             }
-            texts.sort(Comparator.comparingInt(Text::sure).reversed());
+            texts.sort(Comparator.comparingInt(Text::stable).reversed());
             return List.copyOf(texts.subList(0, TEXTS));
         }
     }
@@ -131,8 +132,8 @@ class HybridSoakTest {
     }
 
     /**
-     * @param poisons whether KV becomes NaN now and then
-     * @return how many rows it became for
+     * @param poisons whether the KV of random rows becomes NaN
+     * @return the number of poisoned rows
      */
     private static int round(
             long seed, long roundSeed, List<Text> texts, SplittableRandom random, Fault fault, boolean poisons) {
@@ -151,26 +152,26 @@ class HybridSoakTest {
         Policy policy =
                 new UntilHostLost(new ChangingStrategies(BUDGET, roundSeed), new GpuOnly(BUDGET, Preemption.SWAP));
         int faultAt = random.nextInt(300);
-        List<Asked> asked = new ArrayList<>();
+        List<SubmittedRequest> submitted = new ArrayList<>();
         String round = "seed " + seed + ", round seed " + roundSeed + ", " + fault + (poisons ? " with NaN" : "");
         try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy), BUDGET)) {
             engine.failuresExpected = fault != Fault.NONE || poisons;
-            for (int step = 0; asked.size() < REQUESTS || !engine.loop.isIdle(); step++) {
-                while (asked.size() < REQUESTS && random.nextInt(3) > 0) {
-                    submit(engine, "r" + asked.size(), texts.get(random.nextInt(TEXTS)), random, asked);
+            for (int step = 0; submitted.size() < REQUESTS || !engine.loop.isIdle(); step++) {
+                while (submitted.size() < REQUESTS && random.nextInt(3) > 0) {
+                    submit(engine, "r" + submitted.size(), texts.get(random.nextInt(TEXTS)), random, submitted);
                 }
-                if (!asked.isEmpty() && random.nextInt(20) == 0) {
-                    engine.cancel("r" + random.nextInt(asked.size()));
+                if (!submitted.isEmpty() && random.nextInt(20) == 0) {
+                    engine.cancel("r" + random.nextInt(submitted.size()));
                 }
                 if (poisons && random.nextInt(STEPS_PER_POISON) == 0) {
                     executor.faults().poisonNextRow();
                 }
                 if (step == faultAt) {
-                    begin(fault, executor, attention, 2 + random.nextInt(LONGEST));
+                    begin(fault, executor, attention, 2 + random.nextInt(MAX_PROMPT_TOKENS));
                 }
                 engine.step();
             }
-            // what a stalled worker holds stays taken
+            // the blocks of a stalled worker's host token stay in quarantine
             int held = (int) attention.stream()
                     .filter(unreliable -> unreliable.stuck.getCount() == 0)
                     .count();
@@ -185,10 +186,10 @@ class HybridSoakTest {
                 EngineHarness.Answer answer = engine.answers.get("r" + i);
                 boolean isNaN = answer.failure != null && answer.failure.contains(TokenSampler.NOT_FINITE);
                 lost += isNaN ? 1 : 0;
-                check(answer, asked.get(i), isNaN, fault, round + ", r" + i);
+                check(answer, submitted.get(i), isNaN, fault, round + ", r" + i);
             }
             assertThat(lost)
-                    .as("requests of NaN, %s", round)
+                    .as("requests with NaN, %s", round)
                     .isLessThanOrEqualTo(executor.faults().poisonedRows());
             attention.forEach(unreliable -> unreliable.release.countDown());
             return executor.faults().poisonedRows();
@@ -204,36 +205,38 @@ class HybridSoakTest {
         }
     }
 
-    private static void submit(EngineHarness engine, String id, Text text, SplittableRandom random, List<Asked> asked) {
+    private static void submit(
+            EngineHarness engine, String id, Text text, SplittableRandom random, List<SubmittedRequest> submitted) {
         int max = 1 + random.nextInt(MAX_TOKENS);
         SamplingParams.Builder sampling = greedy(max);
-        if (random.nextInt(3) == 0) { // ends by a token that no plan foresees
+        if (random.nextInt(3) == 0) { // a stop token, which the scheduler cannot predict
             sampling.stopTokenIds(Set.of(text.tokens().get(random.nextInt(MAX_TOKENS))));
         }
         if (random.nextInt(10) == 0) {
             sampling.logprobs(1);
         }
         engine.submit(id, text.prompt(), sampling.build());
-        asked.add(new Asked(text, max));
+        submitted.add(new SubmittedRequest(text, max));
     }
 
-    /** @param isNaN whether it failed for the NaN of its own KV */
-    private static void check(EngineHarness.Answer answer, Asked asked, boolean isNaN, Fault fault, String who) {
-        Text text = asked.text();
+    /** @param isNaN whether the request failed because its own KV became NaN */
+    private static void check(
+            EngineHarness.Answer answer, SubmittedRequest request, boolean isNaN, Fault fault, String who) {
+        Text text = request.text();
         if (isNaN) {
-            assertThat(answer.usage).as("%s is told once", who).isNull();
+            assertThat(answer.usage).as("%s ends once", who).isNull();
         } else if (answer.failure != null) {
-            boolean inVain = fault == Fault.STALL && answer.failure.equals(HostTokenTracker.ANSWER_TIMEOUT);
+            boolean isTimeout = fault == Fault.STALL && answer.failure.equals(HostTokenTracker.RESULT_TIMEOUT);
             assertThat(answer.failure)
                     .as(who)
-                    .contains(inVain ? new String[] {HostTokenTracker.ANSWER_TIMEOUT} : fault.messages);
+                    .contains(isTimeout ? new String[] {HostTokenTracker.RESULT_TIMEOUT} : fault.messages);
         } else {
             assertThat(answer.usage).as("%s ended", who).isNotNull();
         }
         if (answer.reason == FinishReason.LENGTH) {
-            assertThat(answer.tokens).as(who).hasSize(asked.max());
+            assertThat(answer.tokens).as(who).hasSize(request.max());
         }
-        int same = Math.min(text.sure(), answer.tokens.size());
+        int same = Math.min(text.stable(), answer.tokens.size());
         assertThat(answer.tokens.subList(0, same))
                 .as(who)
                 .isEqualTo(text.tokens().subList(0, same));

@@ -11,10 +11,10 @@ import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.model.config.DataType;
 import org.junit.jupiter.api.Test;
 
-/** What the GPU's memory is laid out for, without a GPU. */
+/** How GPU memory is divided. It needs no GPU. */
 class MemoryPlanTest {
     private static final long GIB = 1L << 30;
-    /** Two layers; a KV block takes 8 KiB in each. */
+    /** Two layers; a KV block takes 8 KiB per layer. */
     private final ModelShape shape = GpuRig.shape(4, 2, 64, 256, 512, 301, DataType.FLOAT16);
 
     private static CudaOptions options(int maxRows, int maxSequences, int attentionThreads) {
@@ -25,7 +25,7 @@ class MemoryPlanTest {
     }
 
     @Test
-    void withoutAttentionThreadsThereAreNoSlotsNoSecondSubBatchAndNoStaging() {
+    void noAttentionThreadsMeansNoSlotsNoSecondSubBatchAndNoStaging() {
         MemoryPlan plan = MemoryPlan.of(options(2048, 100, 0));
         assertThat(plan.slots()).isZero();
         assertThat(plan.offloadedBlocks(shape)).isZero();
@@ -35,7 +35,7 @@ class MemoryPlanTest {
     }
 
     @Test
-    void slotsComeOnTopOfTheRows() {
+    void slotsAddToTheMaxRows() {
         MemoryPlan plan = MemoryPlan.of(options(2048, 100, 4));
         int slots = HostLinkMemory.MAX_SLOTS;
         assertThat(plan.rows()).isEqualTo(new ForwardBuffers.Rows(2048 + slots, 100 + slots, 100 + slots));
@@ -45,31 +45,31 @@ class MemoryPlanTest {
 
     @Test
     void strategiesWithAndWithoutOffloadGetTheSameKvBlocks() {
-        int alone = MemoryPlan.of(options(2048, 100, 0)).kvBlocks(shape, 0.5, GIB, 8 * GIB, 10 * GIB);
-        int both = MemoryPlan.of(options(2048, 100, 4)).kvBlocks(shape, 0.5, GIB, 8 * GIB, 10 * GIB);
-        assertThat(both).isEqualTo(alone);
+        int gpuOnly = MemoryPlan.of(options(2048, 100, 0)).kvBlocks(shape, 0.5, GIB, 8 * GIB, 10 * GIB);
+        int hybrid = MemoryPlan.of(options(2048, 100, 4)).kvBlocks(shape, 0.5, GIB, 8 * GIB, 10 * GIB);
+        assertThat(hybrid).isEqualTo(gpuOnly);
     }
 
     @Test
-    void graphsEndAtThe512thRow() {
+    void graphsCoverAtMost512Rows() {
         MemoryPlan plan = MemoryPlan.of(options(8192, 2000, 0));
         assertThat(plan.decodeRows()).isEqualTo(512);
         assertThat(plan.graphRows()).isEqualTo(512);
     }
 
     @Test
-    void kvBlocksTakeWhatWeightsAndReserveLeave() {
+    void kvBlocksUseTheMemoryLeftByWeightsAndReserve() {
         MemoryPlan plan = MemoryPlan.of(options(2048, 100, 0));
         long blockBytes = shape.blockBytes();
         assertThat(plan.kvBlocks(shape, 0.5, GIB, 8 * GIB, 10 * GIB))
                 .isEqualTo((int) ((4 * GIB - (512L << 20)) / blockBytes));
         assertThat(plan.kvBlocks(shape, 1, GIB, GIB, 10 * GIB))
-                .as("other processes hold the rest")
+                .as("other processes use the rest")
                 .isEqualTo((int) ((GIB - (512L << 20)) / blockBytes));
     }
 
     @Test
-    void tooLittleMemoryNamesTheFlags() {
+    void anErrorAboutTooLittleMemoryNamesTheFlags() {
         MemoryPlan plan = MemoryPlan.of(options(2048, 100, 0));
         assertThatThrownBy(() -> plan.kvBlocks(shape, 0.25, 2 * GIB, 8 * GIB, 8 * GIB))
                 .isInstanceOf(CudaException.class)

@@ -57,9 +57,9 @@ public final class AttentionLauncher {
             int layer,
             boolean carries,
             boolean together) {
-        int flags = (carries ? KernelConstants.DECODE_CARRIES : 0)
+        int flags = (carries ? KernelConstants.DECODE_TRANSFERS : 0)
                 | (layer == lastLayer ? KernelConstants.DECODE_LAST_LAYER : 0)
-                | (together ? KernelConstants.DECODE_BESIDE : 0);
+                | (together ? KernelConstants.DECODE_OVERLAPS_PREFILL : 0);
         kernels.decodeAttention.launch(
                 stream,
                 partition.attentionBlocks() + (carries ? 1 : 0),

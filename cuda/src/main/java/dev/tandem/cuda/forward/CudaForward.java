@@ -273,7 +273,7 @@ public final class CudaForward {
         Activations a = buffers.activations(subBatch);
         boolean closes = all.sampled() < all.rows();
         if (closes && all.has(Part.ROW_WISE)) {
-            launchers.rows().closeUp(stream, a, pass.step(), all.sampled());
+            launchers.rows().compactRows(stream, a, pass.step(), all.sampled());
         }
         Extent extent = closes ? all.sampledOnly() : all;
         Pending pending = postProjection(stream, a, extent, config.layers() - 1);

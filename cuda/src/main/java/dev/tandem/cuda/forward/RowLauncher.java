@@ -7,7 +7,7 @@ import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.cuda.weights.CudaWeights;
 import java.util.Optional;
 
-/** Launches the row-wise kernels between the GEMMs (rows.cu): embedding, norms, rope_store, SwiGLU, close_up. */
+/** Launches the row-wise kernels between the GEMMs (rows.cu): embedding, norms, rope_store, SwiGLU, compact_rows. */
 public final class RowLauncher {
     private final Kernels kernels;
     private final CudaWeights weights;
@@ -126,10 +126,10 @@ public final class RowLauncher {
     }
 
     /** Moves the sampled rows to the front of the residual stream and of attention's output. */
-    void closeUp(Stream stream, Activations a, StepInputs step, int sampled) {
-        kernels.closeUp.launch(
+    void compactRows(Stream stream, Activations a, StepInputs step, int sampled) {
+        kernels.compactRows.launch(
                 stream,
-                Kernels.closeUpBlocks(shape),
+                Kernels.compactRowsBlocks(shape),
                 1,
                 a.residual().address(),
                 a.attended().address(),

@@ -23,19 +23,19 @@ import java.util.concurrent.atomic.AtomicReferenceArray;
  * The host tokens and the lock-free rings through which GPU and workers exchange their attention tasks and results.
  *
  * <pre>
- *  ring or word   writer                                reader
- *  tasks          transfer kernel, of in-flight tokens  workers
- *  ready          workers: a result is written          transfer kernel
- *  asked          the step, of same-layer tokens        workers, before {@code tasks}
- *  answered       workers: a result is written          the step, which waits for it
+ *  ring or word     writer                                reader
+ *  tasks            transfer kernel, of in-flight tokens  workers
+ *  ready            workers: a result is written          transfer kernel
+ *  sameLayerTasks   the step, of same-layer tokens        workers, before {@code tasks}
+ *  completed        workers: a result is written          the step, which waits for it
  * </pre>
  *
  * <p>Each ring entry carries its own number, so no reader needs the ring's tail. Writers release and readers acquire an
  * entry. A host token has at most one entry in all rings together, so a ring of {@link #MAX} entries cannot overflow.
  * Workers never block on a ring: they take what it holds.
  *
- * <p>Owned by: engine thread, except {@link #take}, {@link #takeAsked}, {@link #peek}, {@link #peekAsked},
- * {@link #publish}, {@link #answer}, {@link #released} and {@link #failed}, which workers call.
+ * <p>Owned by: engine thread, except {@link #take}, {@link #takeSameLayer}, {@link #peek}, {@link #peekSameLayer},
+ * {@link #publish}, {@link #complete}, {@link #released} and {@link #failed}, which workers call.
  */
 public final class HostAttentionQueues {
     /** Max host tokens at a time; prelude.cu keeps their indices in 16 bits. */
@@ -55,7 +55,7 @@ public final class HostAttentionQueues {
      * layer.
      */
     private static final int NO_ADJUSTMENTS = -1;
-    /** Offset in {@link Memory#answered} of the abort word, {@code givenUp} of prelude.cu, in bytes. */
+    /** Offset in {@link Memory#completed} of the abort word, {@code aborted} of prelude.cu, in bytes. */
     private static final long ABORTED_AT = (long) MAX * Long.BYTES;
     /** The abort word's value when a transfer kernel wrote it; prelude.cu. */
     private static final long ABORTED_BY_TRANSFER = 2;
@@ -64,22 +64,22 @@ public final class HostAttentionQueues {
     public record Failure(HostToken hostToken, Throwable cause) {}
 
     /**
-     * Memory that GPU and workers share. All rings and {@code answered} start as zeros.
+     * Memory that GPU and workers share. All rings and {@code completed} start as zeros.
      *
      * @param tasks [{@link #MAX}] (number + 1) &lt;&lt; 24 | layer &lt;&lt; 16 | host token index
      * @param ready likewise
      * @param sent [{@link #MAX}, heads + 2 kvHeads, headDim] q, k and v in the model's type
      * @param results [{@link #MAX}, heads, headDim] in the model's type
-     * @param asked like {@code tasks}, for same-layer tokens
-     * @param answered [{@link #MAX}] number + 1 of each same-layer token's last finished task; then the abort word
+     * @param sameLayerTasks like {@code tasks}, for same-layer tokens
+     * @param completed [{@link #MAX}] number + 1 of each same-layer token's last finished task; then the abort word
      */
     public record Memory(
             MemorySegment tasks,
             MemorySegment ready,
             MemorySegment sent,
             MemorySegment results,
-            MemorySegment asked,
-            MemorySegment answered) {}
+            MemorySegment sameLayerTasks,
+            MemorySegment completed) {}
 
     private final Memory memory;
     private final int subtasks;
@@ -171,28 +171,28 @@ public final class HostAttentionQueues {
         return hostToken;
     }
 
-    /** Reserves numbers for the tasks that the next step will ask for; returns the first. */
+    /** Reserves numbers for the tasks of the next step; returns the first. */
     public long reserveTasks(long tasks) {
         long first = reserved;
         reserved += tasks;
         return first;
     }
 
-    /** Makes steps stop waiting: no worker answers from now on. */
+    /** Makes steps stop waiting: no results will come. */
     void abort() {
-        LONG.setRelease(memory.answered(), ABORTED_AT, 1L);
+        LONG.setRelease(memory.completed(), ABORTED_AT, 1L);
     }
 
     /**
      * Whether steps have stopped waiting. The host, a step that waited for too long, or a transfer kernel decides so.
      */
     public boolean isAborted() {
-        return (long) LONG.getAcquire(memory.answered(), ABORTED_AT) != 0;
+        return (long) LONG.getAcquire(memory.completed(), ABORTED_AT) != 0;
     }
 
     /** Whether a transfer kernel aborted, because its step did not end. */
     boolean isAbortedByTransfer() {
-        return (long) LONG.getAcquire(memory.answered(), ABORTED_AT) == ABORTED_BY_TRANSFER;
+        return (long) LONG.getAcquire(memory.completed(), ABORTED_AT) == ABORTED_BY_TRANSFER;
     }
 
     Collection<HostToken> all() {
@@ -270,15 +270,15 @@ public final class HostAttentionQueues {
      *
      * @param taken receives which subtasks these are
      */
-    long takeAsked(Subtasks taken) {
+    long takeSameLayer(Subtasks taken) {
         long ticket = takenSubtasks.get();
         long number = ticket / subtasks;
-        long entry = (long) LONG.getAcquire(memory.asked(), (number & MAX - 1) * Long.BYTES);
+        long entry = (long) LONG.getAcquire(memory.sameLayerTasks(), (number & MAX - 1) * Long.BYTES);
         if (entry >>> 24 != number + 1) {
             return NO_ENTRY;
         }
         int first = (int) (ticket % subtasks);
-        int count = first % subtasksPerTake == 0 && isAsked(number + 1) ? subtasksPerTake : 1;
+        int count = first % subtasksPerTake == 0 && hasSameLayerTask(number + 1) ? subtasksPerTake : 1;
         if (!takenSubtasks.compareAndSet(ticket, ticket + count)) {
             return NO_ENTRY;
         }
@@ -287,8 +287,8 @@ public final class HostAttentionQueues {
         return entry;
     }
 
-    private boolean isAsked(long number) {
-        return (long) LONG.getOpaque(memory.asked(), (number & MAX - 1) * Long.BYTES) >>> 24 == number + 1;
+    private boolean hasSameLayerTask(long number) {
+        return (long) LONG.getOpaque(memory.sameLayerTasks(), (number & MAX - 1) * Long.BYTES) >>> 24 == number + 1;
     }
 
     /** The subtasks that one worker has taken. Owned by: that worker. */
@@ -301,23 +301,23 @@ public final class HostAttentionQueues {
      * The subtask that is so many places behind the next one: the task as in {@link #peek}, and the subtask's number
      * above it ({@link #subtask}); -1 when there is none yet.
      */
-    long peekAsked(int places) {
+    long peekSameLayer(int places) {
         long ticket = takenSubtasks.get() + places;
         long number = ticket / subtasks;
-        long entry = (long) LONG.getOpaque(memory.asked(), (number & MAX - 1) * Long.BYTES);
+        long entry = (long) LONG.getOpaque(memory.sameLayerTasks(), (number & MAX - 1) * Long.BYTES);
         return entry >>> 24 == number + 1 ? ticket % subtasks << 24 | entry & 0xffffff : NO_ENTRY;
     }
 
-    /** Counts subtasks as finished, or as failed; the last one of a task answers it. */
-    void answer(long task, int count) {
+    /** Counts subtasks as finished, or as failed; the last one marks the task as completed. */
+    void complete(long task, int count) {
         int index = tokenIndex(task);
         if (subtasksDone.addAndGet(index, count) == subtasks) {
             subtasksDone.set(index, 0);
-            LONG.setRelease(memory.answered(), (long) index * Long.BYTES, task >>> 24);
+            LONG.setRelease(memory.completed(), (long) index * Long.BYTES, task >>> 24);
         }
     }
 
-    /** Number of the subtask that {@link #peekAsked} found. */
+    /** Number of the subtask that {@link #peekSameLayer} found. */
     static int subtask(long found) {
         return (int) (found >>> 24);
     }
@@ -365,20 +365,23 @@ public final class HostAttentionQueues {
 
     // called by profilers and tests in place of the GPU
 
-    /** Asks for an in-flight token's attention, as the transfer kernel does. */
+    /** Pushes the task of an in-flight token, as the transfer kernel does. */
     public void push(int layer, int index) {
         long number = pushed++;
         LONG.setRelease(memory.tasks(), (number & MAX - 1) * Long.BYTES, number + 1 << 24 | (long) layer << 16 | index);
     }
 
-    /** Asks for a same-layer token's attention, as a step does. */
-    public void ask(long number, int layer, int index) {
-        LONG.setRelease(memory.asked(), (number & MAX - 1) * Long.BYTES, number + 1 << 24 | (long) layer << 16 | index);
+    /** Pushes the task of a same-layer token, as a step does. */
+    public void pushSameLayer(long number, int layer, int index) {
+        LONG.setRelease(
+                memory.sameLayerTasks(),
+                (number & MAX - 1) * Long.BYTES,
+                number + 1 << 24 | (long) layer << 16 | index);
     }
 
     /** Number + 1 of the same-layer token's last finished task. */
-    public long answered(int index) {
-        return (long) LONG.getAcquire(memory.answered(), (long) index * Long.BYTES);
+    public long completed(int index) {
+        return (long) LONG.getAcquire(memory.completed(), (long) index * Long.BYTES);
     }
 
     /** The next task with a result; -1 when there is none yet. */

@@ -24,8 +24,8 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.function.UnaryOperator;
 
 /**
- * Pinned threads that compute the attention of host tokens, in the order in which the GPU asked. A task of an in-flight
- * token is one worker's; workers share a task of a same-layer token by KV heads.
+ * Pinned threads that compute the attention of host tokens, in the order in which the GPU pushed the tasks. A task of
+ * an in-flight token is one worker's; workers share a task of a same-layer token by KV heads.
  *
  * <p>Workers spin while there are host tokens and park while there are none. Under a CPU quota, spinning uses up the
  * time that attention needs, so they poll every {@value #REST_NANOS} ns instead.
@@ -245,11 +245,11 @@ public final class HostAttentionWorkers implements AutoCloseable {
         try (Arena own = Arena.ofConfined()) {
             WorkerContext context = new WorkerContext(attention, own);
             for (int spins = 0; !closed; spins++) {
-                long asked = queues.takeAsked(context.subtasks); // first, because a step waits for these
-                long task = asked >= 0 ? asked : queues.take();
-                if (asked >= 0) {
+                long sameLayer = queues.takeSameLayer(context.subtasks); // first, because a step waits for these
+                long task = sameLayer >= 0 ? sameLayer : queues.take();
+                if (sameLayer >= 0) {
                     serve(worker, task, context, true);
-                    queues.answer(task, context.subtasks.count);
+                    queues.complete(task, context.subtasks.count);
                     spins = 0;
                 } else if (task >= 0) {
                     serve(worker, task, context, false);
@@ -311,11 +311,11 @@ public final class HostAttentionWorkers implements AutoCloseable {
         }
     }
 
-    /** @param sameLayer whether a step waits for the task; the caller answers it even when it fails */
+    /** @param sameLayer whether a step waits for the task; the caller completes it even when it fails */
     private void serve(int worker, long task, WorkerContext context, boolean sameLayer) {
         HostToken hostToken = queues.hostToken(HostAttentionQueues.tokenIndex(task));
         if (hostToken == null) {
-            return; // lost after the GPU asked
+            return; // lost after the GPU pushed the task
         }
         if (hostToken.paused) {
             queues.released(hostToken);
@@ -391,7 +391,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
 
     /** Likewise, of the next subtask. */
     private long nextSubtask(WorkerContext context) {
-        long found = queues.peekAsked((threads.length - 1) * context.subtasks.count);
+        long found = queues.peekSameLayer((threads.length - 1) * context.subtasks.count);
         long first = firstBlock(found);
         return first == 0
                 ? 0

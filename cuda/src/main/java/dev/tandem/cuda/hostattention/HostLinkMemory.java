@@ -27,8 +27,8 @@ import java.util.List;
  * <p>In-flight tokens make no kernel and no worker wait: a layer takes the results that have arrived when it starts,
  * the transfer kernel what is ready, a worker the next entry ({@link HostAttentionQueues}).
  *
- * <p>Same-layer tokens use the same indices and memory, with rings of their own. {@code rope_store} asks for their
- * attention, or {@code send_host_tokens} where they are many, and {@code receive_host_tokens} waits for it.
+ * <p>Same-layer tokens use the same indices and memory, with rings of their own. {@code rope_store}, or
+ * {@code send_host_tokens} if they are many, pushes their tasks. {@code receive_host_tokens} waits for the results.
  *
  * <p>Owned by: the executor.
  */
@@ -72,13 +72,13 @@ public final class HostLinkMemory implements AutoCloseable {
         PinnedBuffer readyRing = pinned(device, 8L * MAX, "the ring of attention results");
         PinnedBuffer sent = pinned(device, (long) MAX * sentBytes, "q, k and v of in-flight tokens");
         PinnedBuffer results = pinned(device, (long) MAX * resultBytes, "attention of in-flight tokens");
-        PinnedBuffer asked = pinned(device, 8L * MAX, "the ring of tasks that a step waits for");
-        PinnedBuffer answered = pinned(device, 8L * (MAX + 1), "answers that a step waits for");
+        PinnedBuffer sameLayerTasks = pinned(device, 8L * MAX, "the ring of tasks that a step waits for");
+        PinnedBuffer completed = pinned(device, 8L * (MAX + 1), "numbers of completed tasks");
         structure = buffer(device, HOST_TOKENS_BYTES, "addresses of host tokens");
         taskRing.memory().fill((byte) 0);
         readyRing.memory().fill((byte) 0);
-        asked.memory().fill((byte) 0);
-        answered.memory().fill((byte) 0);
+        sameLayerTasks.memory().fill((byte) 0);
+        completed.memory().fill((byte) 0);
         queues = new HostAttentionQueues(
                 config,
                 half,
@@ -87,8 +87,8 @@ public final class HostLinkMemory implements AutoCloseable {
                         readyRing.memory(),
                         sent.memory(),
                         results.memory(),
-                        asked.memory(),
-                        answered.memory()));
+                        sameLayerTasks.memory(),
+                        completed.memory()));
         long[] structureWords = { // the fields of struct HostTokens, in its order
             residual.address(),
             angles.address(),
@@ -107,9 +107,9 @@ public final class HostLinkMemory implements AutoCloseable {
             results.address(),
             MAX - 1,
             stamps.address(),
-            asked.address(),
-            answered.address(),
-            answered.address() + 8L * MAX,
+            sameLayerTasks.address(),
+            completed.address(),
+            completed.address() + 8L * MAX,
             waits.address(),
             timeoutNanos,
             sentWarps.address(),

@@ -20,7 +20,7 @@ import java.util.Set;
  */
 public final class HostTokenTracker implements AutoCloseable {
     /** The workers are well, so the tasks have not reached them. */
-    public static final String ANSWER_TIMEOUT =
+    public static final String RESULT_TIMEOUT =
             "a step waited for its host tokens' attention on the CPU for longer than twice --host-watchdog";
 
     static final String STEP_HANGS =
@@ -84,7 +84,7 @@ public final class HostTokenTracker implements AutoCloseable {
         if (abortCause.isEmpty()) {
             abortCause = workers.check()
                     .or(() -> queues.isAborted()
-                            ? Optional.of(queues.isAbortedByTransfer() ? STEP_HANGS : ANSWER_TIMEOUT)
+                            ? Optional.of(queues.isAbortedByTransfer() ? STEP_HANGS : RESULT_TIMEOUT)
                             : Optional.empty());
         }
         return abortCause;

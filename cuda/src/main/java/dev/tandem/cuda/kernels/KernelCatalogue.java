@@ -197,7 +197,7 @@ public final class KernelCatalogue {
                 waiting("add_norm_few", threads(quads, 1024), 0),
                 waiting("add_norm", threads((quads + blocks - 1) / blocks, 1024 / blocks), 0),
                 waiting("add_norm_many", threads(quads / 2, 256), 0),
-                waiting("close_up", Kernels.CLOSE_UP_THREADS, 0),
+                waiting("compact_rows", Kernels.COMPACT_ROWS_THREADS, 0),
                 waiting("rope_store", Kernels.ROPE_THREADS, 0),
                 waiting("swiglu", 256, 0),
                 free("move_out", KernelConstants.MOVE_THREADS),

@@ -23,11 +23,11 @@ public final class KernelConstants {
     /** Partial results of a row's argmax. */
     public static final int ARGMAX_PARTS = 16;
     /** Flag of {@code decode_attention}: its first thread block transfers in-flight tokens. */
-    public static final int DECODE_CARRIES = 1;
+    public static final int DECODE_TRANSFERS = 1;
     /** Flag of {@code decode_attention}: this is the model's last layer. */
     public static final int DECODE_LAST_LAYER = 2;
     /** Flag of {@code decode_attention}: it runs beside prefill attention, which is the kernel before. */
-    public static final int DECODE_BESIDE = 4;
+    public static final int DECODE_OVERLAPS_PREFILL = 4;
 
     private KernelConstants() {}
 
@@ -43,9 +43,9 @@ public final class KernelConstants {
                 define("MOVE_THREADS", MOVE_THREADS),
                 define("ARGMAX_PARTS", ARGMAX_PARTS),
                 define("MAX_LOGPROBS", SamplingParams.MAX_LOGPROBS),
-                define("DECODE_CARRIES", DECODE_CARRIES),
+                define("DECODE_TRANSFERS", DECODE_TRANSFERS),
                 define("DECODE_LAST_LAYER", DECODE_LAST_LAYER),
-                define("DECODE_BESIDE", DECODE_BESIDE));
+                define("DECODE_OVERLAPS_PREFILL", DECODE_OVERLAPS_PREFILL));
     }
 
     /** The compiler option that defines a constant. */

@@ -27,7 +27,7 @@ public final class Kernels implements AutoCloseable {
     /** Row counts that {@code gemm_wgmma.cu} is compiled for. */
     public static final List<Integer> WGMMA_ROWS = List.of(32, 64, 96, 128, 160, 192);
     /** Block sizes of rows.cu. */
-    static final int CLOSE_UP_THREADS = 128;
+    static final int COMPACT_ROWS_THREADS = 128;
 
     static final int ROPE_THREADS = 128;
     /**
@@ -49,7 +49,7 @@ public final class Kernels implements AutoCloseable {
     public final Norm addNormFew;
     public final Norm addNorm;
     public final Norm addNormMany;
-    public final Kernel closeUp;
+    public final Kernel compactRows;
     public final Kernel ropeStore;
     public final Kernel swiglu;
     public final Kernel moveOut;
@@ -111,7 +111,7 @@ public final class Kernels implements AutoCloseable {
         addNormFew = new Norm(rows.kernel("add_norm_few"), 1);
         addNorm = new Norm(rows.kernel("add_norm"), KernelCatalogue.normBlocks(device.capability()));
         addNormMany = new Norm(rows.kernel("add_norm_many"), 1);
-        closeUp = rows.kernel("close_up");
+        compactRows = rows.kernel("compact_rows");
         ropeStore = rows.kernel("rope_store");
         swiglu = rows.kernel("swiglu");
         moveOut = rows.kernel("move_out");
@@ -171,11 +171,12 @@ public final class Kernels implements AutoCloseable {
     }
 
     /**
-     * Thread blocks of {@link #closeUp}: one thread per 16 bytes of a row's fp32 residual and of its attention output.
+     * Thread blocks of {@link #compactRows}: one thread per 16 bytes of a row's fp32 residual and of its attention
+     * output.
      */
-    public static int closeUpBlocks(ModelShape shape) {
+    public static int compactRowsBlocks(ModelShape shape) {
         int pieces = shape.hidden() / 4 + shape.queries() / 8;
-        return (pieces + CLOSE_UP_THREADS - 1) / CLOSE_UP_THREADS;
+        return (pieces + COMPACT_ROWS_THREADS - 1) / COMPACT_ROWS_THREADS;
     }
 
     /** Thread blocks per row of {@link #ropeStore}. */

@@ -309,8 +309,8 @@ final class CudaProfiler {
     private long await(HostToken hostToken, int layer) {
         long number = queues.reserveTasks(1);
         long began = clock.nanos();
-        queues.ask(number, layer, hostToken.index);
-        while (queues.answered(hostToken.index) != number + 1) {
+        queues.pushSameLayer(number, layer, hostToken.index);
+        while (queues.completed(hostToken.index) != number + 1) {
             workers.check().ifPresent(trouble -> {
                 throw new CudaException(trouble);
             });
@@ -333,7 +333,7 @@ final class CudaProfiler {
             double waiting = timer.hostTokens(
                     inputs, hostTokens, true, () -> queues.reserveTasks((long) batches * layers), REPEATS);
             if (queues.isAborted()) {
-                throw new CudaException(HostTokenTracker.ANSWER_TIMEOUT);
+                throw new CudaException(HostTokenTracker.RESULT_TIMEOUT);
             }
             double notWaiting = timer.hostTokens(inputs, hostTokens, false, () -> 0, REPEATS);
             return Math.max(0, waiting - notWaiting) / 1e3 / layers;

@@ -1,4 +1,5 @@
-// Joined in front of sources whose warps hand stages of shared memory to each other (Hopper).
+// Prepended to sources in which some warps fill stages of shared memory and others read them (compute capability 9.0
+// and later): mbarriers and copies by the Tensor Memory Accelerator (TMA).
 
 __device__ __forceinline__ word address(const void *p) { return (word)__cvta_generic_to_shared(p); }
 __device__ __forceinline__ void barrierInit(wide *b, int count) {
@@ -16,14 +17,13 @@ __device__ __forceinline__ void barrierWait(wide *b, int parity) {
         "@!p bra waiting;\n}" :: "r"(address(b)), "r"(parity) : "memory");
 }
 
-// 16 bytes `chunk` of a row of 128 bytes, as the copy engine swizzles them
+// Byte offset of 16-byte chunk `chunk` of a row of 128 bytes, with TMA's 128-byte swizzle
 __device__ __forceinline__ word swizzled(int row, int chunk) { return row * 128 + ((chunk ^ row & 7) << 4); }
 
-// A matrix as the copy engine knows it (TensorMap.java); its policies for the second-level cache: evict first, evict
-// last
+// A CUtensorMap (TensorMap.java), and cache policies for the L2 cache
 struct alignas(64) TensorMap { wide words[16]; };
-#define READ_ONCE 0x12F0000000000000ull
-#define KEPT 0x14F0000000000000ull
+#define EVICT_FIRST 0x12F0000000000000ull
+#define EVICT_LAST 0x14F0000000000000ull
 
 __device__ __forceinline__ void fetchBox(void *to, const TensorMap *map, int column, int row, wide *barrier,
         wide policy) {

@@ -1,20 +1,20 @@
 // Decode attention over paged KV: queries [rows][HEADS][HEAD_WIDTH] -> out of the same shape.
 //
-// Work: a line of units, one for each KV block of each pair (row, KV head), rows one after another. Each pair begins
-// with a start-up cost of so many units. Every thread block takes an equal partition of the line, so that all end at
-// the same time. Where several partitions share a pair, the first of them merges what the others publish (split-KV).
-// All thread blocks that share the line fit on the GPU at a time, so waiting for each other is safe.
-// Within a pair the warps take KV blocks in turn. Tokens are the 16-row operand, the heads of the group the 8 columns:
-// scores^T = K q^T, then out^T = V^T p^T with V stored in token pairs. K and V go from memory to registers in the order
-// in which they are used.
+// Work units: one per KV block of each pair (row, KV head), in the order of the rows, plus a start-up cost in units at
+// the beginning of each pair. Each thread block computes an equal partition of all units, so that all end at the same
+// time. If several partitions have units of a pair, the first of them merges the partial results of the others
+// (split-KV). All these thread blocks fit on the GPU together, so that they may wait for each other.
+// The warps of a thread block take a pair's KV blocks in turn. Tokens are the 16-row MMA operand, and the heads of the
+// group are the 8 columns: scores^T = K q^T, then out^T = V^T p^T, with V stored in token pairs. K and V are loaded to
+// registers in the order in which the MMAs need them.
 //
-// Shared memory: merged [WARPS][GROUP][HEAD_WIDTH] fp32, the warps' sums of a pair; maxima and totals [WARPS][GROUP];
-// found, the row of the partition's first unit. No dynamic part.
+// Shared memory: merged [WARPS][GROUP][HEAD_WIDTH] fp32, the sums of each warp for a pair; maxima and totals
+// [WARPS][GROUP]; found, the row of the partition's first unit. No dynamic shared memory.
 //
 // Waits and signals:
-//   the kernel before      dependencyWait, once; KV blocks that it cannot write are read before
-//   partial results        publishPartial writes words other than NOT_THERE, mergePartials polls them and resets them
-//   in-flight tokens       exchange appends to sendQueue for the transfer kernel (table in prelude.cu)
+//   previous kernel        dependencyWait, once; KV blocks that it does not write are read before
+//   partial results        publishPartial writes words other than UNPUBLISHED; mergePartials polls and resets them
+//   in-flight tokens       exchangeSlots appends to sendQueue for the transfer kernel (table in prelude.cu)
 
 #define GROUPS32 (HEAD_WIDTH / 32)
 #define WARPS DECODE_WARPS
@@ -22,19 +22,17 @@
 struct Sequence { int firstUnit, length, table, blocks; };
 
 #define QUADS (GROUP * HEAD_WIDTH / 4)
-#define PARTS_AT_ONCE 8
-// How often a block looks for partial results that do not come. Each look is a round trip to the second-level cache or
-// more, so the kernel fails after ten seconds or later. To go on without a partial result would be a wrong token; to
-// wait for ever would be a GPU that no one can stop.
-#define MAX_LOOKS (1 << 24)
-// Of a part that has not been left yet, and again once it has been taken.
-#define NOT_THERE 0xffffffffu
+#define PARTIALS_AT_ONCE 8
+// Max polls for a partial result. A poll is at least a round trip to the L2 cache, so the kernel traps after ten
+// seconds or later. Without the partial result the token would be wrong, and an endless wait would block the GPU.
+#define MAX_POLLS (1 << 24)
+// A word of a partial result that is not published yet, or has been merged.
+#define UNPUBLISHED 0xffffffffu
 
-// A part's words say themselves whether they are there: no other is NOT_THERE, and a thread that waits for them needs
-// no
-// counter and no fence.
-__device__ __forceinline__ word there(float v) {
-    return __float_as_uint(v) == NOT_THERE ? 0x7fffffffu : __float_as_uint(v);
+// Each word of a partial result signals its own arrival, because a published word is never UNPUBLISHED. The thread that
+// waits for it needs no counter and no fence. A NaN with these bits becomes another NaN.
+__device__ __forceinline__ word published(float v) {
+    return __float_as_uint(v) == UNPUBLISHED ? 0x7fffffffu : __float_as_uint(v);
 }
 __device__ __forceinline__ void store4(float4 *to, word x, word y, word z, word w) {
     asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%2,%3,%4};" :: "l"(to), "r"(x), "r"(y), "r"(z),
@@ -48,35 +46,38 @@ __device__ __forceinline__ bool load4(const float4 *from, float4 &v) {
     asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x), "=r"(y), "=r"(z),
             "=r"(w) : "l"(from) : "memory");
     v = make_float4(__uint_as_float(x), __uint_as_float(y), __uint_as_float(z), __uint_as_float(w));
-    return x != NOT_THERE && y != NOT_THERE && z != NOT_THERE && w != NOT_THERE;
+    return x != UNPUBLISHED && y != UNPUBLISHED && z != UNPUBLISHED && w != UNPUBLISHED;
 }
 __device__ __forceinline__ bool load2(const float2 *from, float2 &v) {
     word x, y;
     asm volatile("ld.relaxed.gpu.global.v2.u32 {%0,%1}, [%2];" : "=r"(x), "=r"(y) : "l"(from) : "memory");
     v = make_float2(__uint_as_float(x), __uint_as_float(y));
-    return x != NOT_THERE && y != NOT_THERE;
+    return x != UNPUBLISHED && y != UNPUBLISHED;
 }
 
-// four values of a head's sum, with the largest score that it is estimated from and the sum of weights
+// Attention over part of a context: four values of a head's weighted sum of V, the max score, and the sum of weights.
+// The weights are relative to the max score.
 struct Sum {
-    float4 of;
+    float4 values;
     float maximum, weights;
 
-    __device__ __forceinline__ void add(const float4 &other, float largest, float total) {
-        float m = fmaxf(maximum, largest), mine = exp2Fast(maximum - m), its = exp2Fast(largest - m);
-        of.x = of.x * mine + its * other.x; of.y = of.y * mine + its * other.y;
-        of.z = of.z * mine + its * other.z; of.w = of.w * mine + its * other.w;
-        weights = weights * mine + its * total;
+    __device__ __forceinline__ void add(const float4 &other, float otherMaximum, float otherWeights) {
+        float m = fmaxf(maximum, otherMaximum), factor = exp2Fast(maximum - m),
+                otherFactor = exp2Fast(otherMaximum - m);
+        values.x = values.x * factor + otherFactor * other.x; values.y = values.y * factor + otherFactor * other.y;
+        values.z = values.z * factor + otherFactor * other.z; values.w = values.w * factor + otherFactor * other.w;
+        weights = weights * factor + otherFactor * otherWeights;
         maximum = m;
     }
     __device__ __forceinline__ void store(uint2 *result) const {
-        float whole = 1 / weights;
-        *result = make_uint2(pack(of.x * whole, of.y * whole), pack(of.z * whole, of.w * whole));
+        float inverse = 1 / weights;
+        *result = make_uint2(pack(values.x * inverse, values.y * inverse),
+                pack(values.z * inverse, values.w * inverse));
     }
 };
 
-// what the block's warps have of the values' `quad`
-__device__ __forceinline__ Sum overWarps(const float (*merged)[GROUP][HEAD_WIDTH], const float (*maxima)[GROUP],
+// Merges the partial results of the thread block's warps for the four values `quad` of [GROUP][HEAD_WIDTH].
+__device__ __forceinline__ Sum mergeWarps(const float (*merged)[GROUP][HEAD_WIDTH], const float (*maxima)[GROUP],
         const float (*totals)[GROUP], int quad) {
     int head = quad / (HEAD_WIDTH / 4);
     Sum sum = {make_float4(0, 0, 0, 0), -INFINITE, 0};
@@ -86,8 +87,8 @@ __device__ __forceinline__ Sum overWarps(const float (*merged)[GROUP][HEAD_WIDTH
     for (int w = 0; w < WARPS; w++) {
         float factor = exp2Fast(maxima[w][head] - sum.maximum);
         float4 v = ((const float4 *)merged[w])[quad];
-        sum.of.x += factor * v.x; sum.of.y += factor * v.y;
-        sum.of.z += factor * v.z; sum.of.w += factor * v.w;
+        sum.values.x += factor * v.x; sum.values.y += factor * v.y;
+        sum.values.z += factor * v.z; sum.values.w += factor * v.w;
         sum.weights += factor * totals[w][head];
     }
     return sum;
@@ -95,24 +96,26 @@ __device__ __forceinline__ Sum overWarps(const float (*merged)[GROUP][HEAD_WIDTH
 
 __device__ __forceinline__ void publishPartial(float4 *parts, float2 *norms, size_t at, const Sum &sum) {
     stressDelay();
-    store4(parts + at, there(sum.of.x), there(sum.of.y), there(sum.of.z), there(sum.of.w));
+    store4(parts + at, published(sum.values.x), published(sum.values.y), published(sum.values.z),
+            published(sum.values.w));
     stressDelay();
-    store2(norms + at, there(sum.maximum), there(sum.weights));
+    store2(norms + at, published(sum.maximum), published(sum.weights));
 }
 
-// Adds what `count` partitions have left from `at` on, each QUADS after the one before, as soon as all of it is there.
+// Adds the partial results of `count` partitions, which begin at `at` and are QUADS apart. It polls until all of
+// PARTIALS_AT_ONCE partitions are published.
 __device__ __forceinline__ void mergePartials(float4 *parts, float2 *norms, size_t at, int count, Sum &sum) {
 #pragma unroll 1
-    for (int from = 0; from < count; from += PARTS_AT_ONCE) {
-        float4 values[PARTS_AT_ONCE];
-        float2 sums[PARTS_AT_ONCE];
-        int looks = 0;
+    for (int from = 0; from < count; from += PARTIALS_AT_ONCE) {
+        float4 values[PARTIALS_AT_ONCE];
+        float2 sums[PARTIALS_AT_ONCE];
+        int polls = 0;
         bool all;
         do {
-            if (++looks > MAX_LOOKS) __trap();
+            if (++polls > MAX_POLLS) __trap();
             all = true;
 #pragma unroll
-            for (int s = 0; s < PARTS_AT_ONCE; s++) {
+            for (int s = 0; s < PARTIALS_AT_ONCE; s++) {
                 if (from + s >= count) continue;
                 all &= load4(parts + at + (size_t)(from + s) * QUADS, values[s]);
                 all &= load2(norms + at + (size_t)(from + s) * QUADS, sums[s]);
@@ -120,22 +123,23 @@ __device__ __forceinline__ void mergePartials(float4 *parts, float2 *norms, size
         } while (!all);
         stressDelay();
 #pragma unroll
-        for (int s = 0; s < PARTS_AT_ONCE; s++) {
+        for (int s = 0; s < PARTIALS_AT_ONCE; s++) {
             if (from + s >= count) continue;
             sum.add(values[s], sums[s].x, sums[s].y);
-            store4(parts + at + (size_t)(from + s) * QUADS, NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE);
-            store2(norms + at + (size_t)(from + s) * QUADS, NOT_THERE, NOT_THERE);
+            store4(parts + at + (size_t)(from + s) * QUADS, UNPUBLISHED, UNPUBLISHED, UNPUBLISHED, UNPUBLISHED);
+            store2(norms + at + (size_t)(from + s) * QUADS, UNPUBLISHED, UNPUBLISHED);
         }
     }
 }
 
-// Slots of in-flight tokens: rows that leave, whose q, k and v rotation has left for the transfer kernel, ask for their
-// attention of this layer; tokens that return take their attention's result. Thread blocks share this work.
-__device__ __noinline__ void exchange(HostTokens *hostTokens, int layer, int slots, int place, int thread, int threads,
-        half16 *out) {
+// Ends the use of this layer's slots by tokens that leave, and begins that by tokens that return. A leaving token,
+// whose q, k and v rope_store has written to `outgoing`, is appended to sendQueue. A returning token's attention output
+// is copied to its slot in out [slots][HEADS][HEAD_WIDTH]. All thread blocks take part.
+__device__ __noinline__ void exchangeSlots(HostTokens *hostTokens, int layer, int slots, int flags, int thread,
+        int threads, half16 *out) {
     const int EIGHTS = HEAD_DIM / 8;
     for (int i = thread; i < slots * HEADS * EIGHTS; i += threads) {
-        int slot = i / (HEADS * EIGHTS), returning = slotted(hostTokens, layer + 1, slot);
+        int slot = i / (HEADS * EIGHTS), returning = inFlightToken(hostTokens, layer + 1, slot);
         if (returning < 0) continue;
         uint4 v = __ldcg((const uint4 *)(hostTokens->incoming + (size_t)returning * HEADS * HEAD_DIM)
                 + i % (HEADS * EIGHTS));
@@ -145,9 +149,9 @@ __device__ __noinline__ void exchange(HostTokens *hostTokens, int layer, int slo
     if (thread >= slots) return;
     if (thread == 0) {
         hostTokens->stamps[layer] = nanos();
-        if (place & DECODE_LAST_LAYER) *(volatile wide *)(hostTokens->sendCounters + 3) = 1;
+        if (flags & DECODE_LAST_LAYER) *(volatile wide *)(hostTokens->sendCounters + 3) = 1;
     }
-    int leaving = slotted(hostTokens, layer, thread);
+    int leaving = inFlightToken(hostTokens, layer, thread);
     if (leaving < 0) return;
     stressDelay();
     __threadfence();
@@ -156,56 +160,60 @@ __device__ __noinline__ void exchange(HostTokens *hostTokens, int layer, int slo
             | leaving;
 }
 
-__device__ __noinline__ void carry(HostTokens *hostTokens) {
+__device__ __noinline__ void transferOnce(HostTokens *hostTokens) {
     wide sent = hostTokens->sendCounters[1], received = hostTokens->sendCounters[2];
-    carryRows<WARPS>(hostTokens, sent, received);
+    transferTokens<WARPS>(hostTokens, sent, received);
     if (threadIdx.x == 0) {
         hostTokens->sendCounters[1] = sent;
         hostTokens->sendCounters[2] = received;
     }
 }
 
-// The step's own rows, and slots for in-flight tokens from row firstSlot on. Where no transfer kernel carries these
-// (place & DECODE_CARRIES), the first thread block does. Beside prompts' attention (place & DECODE_BESIDE), the kernel
-// before this one, all that is read here is there, and the last thread blocks have the partitions: others, which find
-// no room yet, must not be waited for. It is waited for at the end.
-// queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; header: rows, units, thread blocks that share them,
-// units of start-up cost parts [thread blocks][QUADS] of the pair that began in an earlier partition, with partNorms
-// (maximum,
-// sum of weights) likewise; both NOT_THERE, before and after
+// Attention of the step's decode rows, and the exchange of slots from row firstSlot on.
+// With DECODE_TRANSFERS in `flags`, no transfer kernel runs, and the first thread block transfers in-flight tokens.
+// With DECODE_OVERLAPS_PREFILL, the previous kernel is prefill attention, and this kernel runs at the same time. Its
+// own inputs are complete by then, so it waits for that kernel only at its end. The last thread blocks get the
+// partitions. The others may start only when prefill attention has ended, so no partition may depend on them.
+//   queries, out [rows][HEADS][HEAD_WIDTH]; blocks: those of this layer
+//   header: rows, work units, partitions, start-up cost in units
+//   parts [thread blocks][QUADS]: partial result of each partition's first pair, if the pair began in an earlier one
+//   partNorms [thread blocks][QUADS]: its max score and sum of weights
+// All words of parts and partNorms are UNPUBLISHED before the launch and after it.
 extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 : 12) / WARPS) decode_attention(
         const half16 *queries, const half16 *blocks, const int *tables, const Sequence *sequences, const int *header,
         float scale, half16 *out, float4 *parts, float2 *partNorms, int slots, int firstSlot, HostTokens *hostTokens,
-        int layer, int place) {
+        int layer, int flags) {
     __shared__ float merged[WARPS][GROUP][HEAD_WIDTH];
     __shared__ float maxima[WARPS][GROUP], totals[WARPS][GROUP];
     __shared__ int found;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-    int rows = header[0], units = header[1], sharing = header[2];
+    int rows = header[0], units = header[1], partitions = header[2];
     dependentsLaunch();
-    bool beside = place & DECODE_BESIDE;
-    if (beside) __threadfence(); // nothing older is in the first-level cache
-    if (blockIdx.x < (place & DECODE_CARRIES)) {
-        if (!beside) dependencyWait();
-        carry(hostTokens);
-        if (beside) dependencyWait();
+    bool overlaps = flags & DECODE_OVERLAPS_PREFILL;
+    if (overlaps) __threadfence(); // discards older data in the L1 cache
+    if (blockIdx.x < (flags & DECODE_TRANSFERS)) {
+        if (!overlaps) dependencyWait();
+        transferOnce(hostTokens);
+        if (overlaps) dependencyWait();
         return;
     }
-    int partition = beside ? (int)blockIdx.x - ((int)gridDim.x - sharing) : (int)blockIdx.x - (place & DECODE_CARRIES);
-    if (partition < 0 || partition >= sharing) return;
-    int unit = (int)((long)units * partition / sharing), endUnit = (int)((long)units * (partition + 1) / sharing);
+    int partition = overlaps ? (int)blockIdx.x - ((int)gridDim.x - partitions)
+            : (int)blockIdx.x - (flags & DECODE_TRANSFERS);
+    if (partition < 0 || partition >= partitions) return;
+    int unit = (int)((long)units * partition / partitions),
+            endUnit = (int)((long)units * (partition + 1) / partitions);
     int thread = partition * WARPS * 32 + threadIdx.x;
-    bool exchanges = partition * WARPS * 32 < slots * HEADS * HEAD_DIM / 8, waited = beside || exchanges;
+    bool exchanges = partition * WARPS * 32 < slots * HEADS * HEAD_DIM / 8, waited = overlaps || exchanges;
     if (exchanges) {
-        if (!beside) dependencyWait();
-        exchange(hostTokens, layer, slots, place, thread, sharing * WARPS * 32,
+        if (!overlaps) dependencyWait();
+        exchangeSlots(hostTokens, layer, slots, flags, thread, partitions * WARPS * 32,
                 out + (size_t)firstSlot * HEADS * HEAD_WIDTH);
     }
     for (int r = threadIdx.x; r < rows; r += WARPS * 32) {
         if (sequences[r].firstUnit <= unit && (r + 1 == rows || sequences[r + 1].firstUnit > unit)) found = r;
     }
     __syncthreads();
-    int row = found, others = 0; // partitions that leave a part of the last pair
+    int row = found, others = 0; // partitions that have later units of the last pair
     uint2 *result = nullptr;
     while (unit < endUnit) {
         Sequence sequence = sequences[row];
@@ -214,9 +222,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
         int pairBegin = sequence.firstUnit + kvHead * (sequence.blocks + startUpCost) + startUpCost,
                 pairEnd = pairBegin + sequence.blocks;
         unit = max(unit, pairBegin);
-        int here = min(pairEnd, endUnit) - unit, first = unit - pairBegin;
-        if (here <= 0) break;
-        int mine = (here - warp + WARPS - 1) / WARPS;
+        int count = min(pairEnd, endUnit) - unit, first = unit - pairBegin;
+        if (count <= 0) break;
+        int mine = (count - warp + WARPS - 1) / WARPS;
         int ids = 0;
         uint4 k0[GROUPS32], k1[GROUPS32], v0[GROUPS32], v1[GROUPS32];
         auto keys = [&](int j) {
@@ -239,7 +247,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
                 v1[t] = stream(tile + 8 * HEAD_WIDTH + t * 64);
             }
         };
-        // only the sequence's last block is written by the kernel before: others may be read before it has ended
+        // the previous kernel writes only the sequence's last block: others may be read before it has ended
         bool early = !waited && mine > 0 && first + warp < sequence.blocks - 1;
         if (early) {
             keys(0);
@@ -268,7 +276,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
             }
         }
         for (int j = 0; j < mine; j++) {
-            // four chains: the MMAs of one wait for each other
+            // four independent accumulators, because each MMA waits for the one before on the same accumulator
             float scores[EIGHT_HEADS][4][4];
 #pragma unroll
             for (int e = 0; e < EIGHT_HEADS; e++) {
@@ -344,29 +352,29 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
             }
         }
         __syncthreads();
-        // the thread block that owns a unit: the one whose partition of units * c / sharing ... holds it
-        int firstOwner = (int)(((long)(pairBegin + 1) * sharing - 1) / units),
-                lastOwner = (int)(((long)pairEnd * sharing - 1) / units);
+        // partition c has the units from units * c / partitions on: these have the pair's first and last unit
+        int firstOwner = (int)(((long)(pairBegin + 1) * partitions - 1) / units),
+                lastOwner = (int)(((long)pairEnd * partitions - 1) / units);
         result = (uint2 *)(out + ((size_t)row * HEADS + kvHead * GROUP) * HEAD_WIDTH);
         others = lastOwner - partition;
-        if (partition == firstOwner && others > 0) break; // which is the partition's end
+        if (partition == firstOwner && others > 0) break; // the partition ends within this pair
 #pragma unroll 1
         for (int i = threadIdx.x; i < QUADS; i += WARPS * 32) {
-            Sum sum = overWarps(merged, maxima, totals, i);
+            Sum sum = mergeWarps(merged, maxima, totals, i);
             if (partition == firstOwner) sum.store(result + i);
             else publishPartial(parts, partNorms, (size_t)partition * QUADS + i, sum);
         }
         others = 0;
         __syncthreads();
-        unit += here;
+        unit += count;
         if (unit == pairEnd && kvHead == KV_HEADS - 1) row++;
     }
 #pragma unroll 1
     for (int i = threadIdx.x; others > 0 && i < QUADS; i += WARPS * 32) {
-        Sum sum = overWarps(merged, maxima, totals, i);
+        Sum sum = mergeWarps(merged, maxima, totals, i);
         mergePartials(parts, partNorms, (size_t)(partition + 1) * QUADS + i, others, sum);
         sum.store(result + i);
     }
-    // without work too: the kernel after this one relies on the kernel before it having ended
-    if (!waited || beside) dependencyWait();
+    // a partition without work waits too: the next kernel relies on the previous one having ended
+    if (!waited || overlaps) dependencyWait();
 }

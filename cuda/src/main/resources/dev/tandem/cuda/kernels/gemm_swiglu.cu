@@ -1,30 +1,30 @@
-// Gate and up GEMM with SwiGLU for many rows on Hopper: out [rows][INTERMEDIATE] = silu(gate) * up of x [rows][depth]
-// weights [2 INTERMEDIATE][depth]^T.
+// Gate and up GEMM with SwiGLU for many rows, with wgmma: out [rows][INTERMEDIATE] = silu(gate) * up of
+// x [rows][depth] weights [2 INTERMEDIATE][depth]^T.
 //
-// A tile is 128 rows of x and 256 weight rows, by turns 8 of gate and 8 of up. Two warpgroups multiply 64 rows of x
-// each; one more warp drives the Tensor Memory Accelerator (TMA). Two thread blocks are a cluster: they take the same
-// weight rows, of which each brings half for both, and neighbouring rows of x. Thread blocks stay for all tiles; the
-// next tile's operands are on their way while results are stored.
+// A tile is 128 rows of x and 256 weight rows, alternately 8 of gate and 8 of up. Two warpgroups compute 64 rows of x
+// each, and one more warp issues the copies by the Tensor Memory Accelerator (TMA). A cluster is two thread blocks with
+// adjacent rows of x and the same weight rows, of which each copies half to both (multicast). Thread blocks are
+// persistent, and copy the next tile's operands while results are stored.
 //
-// Shared memory (dynamic): STAGES of { x [128][64], weights [256][64] } 16-bit, swizzled; then a tile's results, PANELS
-// of [64][64] 16-bit for each warpgroup. Static: barriers full and empty [STAGES].
+// Shared memory (dynamic): STAGES of { x [TILE_ROWS][64], weights [TILE_WEIGHTS][64] } 16-bit, swizzled; then a tile's
+// results, PANELS of [64][64] 16-bit per warpgroup. Static: barriers full and empty [STAGES].
 //
 // Waits and signals:
-//   the kernel before      dependencyWait, before the first tile
+//   previous kernel        dependencyWait, before the first tile
 //   full[stage]            TMA has filled it: the warpgroups of this thread block wait
 //   empty[stage]           both warpgroups of both thread blocks have read it: the copying warp waits
 
 #define TILE_ROWS 128
 #define TILE_WEIGHTS 256
-#define COLUMNS (TILE_WEIGHTS / 2)                        // of results
+#define COLUMNS (TILE_WEIGHTS / 2)                        // result columns of a tile
 #define PANEL_BYTES (64 * 128)                            // 64 rows of 64 values
 #define X_BYTES (TILE_ROWS * 128)
-#define HALF_BYTES (COLUMNS * 128)                        // of a stage's weights: what one block of the cluster brings
+#define HALF_BYTES (COLUMNS * 128)                        // half of a stage's weights: one thread block copies them
 #define STAGE_BYTES (X_BYTES + 2 * HALF_BYTES)
-#define PANELS (COLUMNS / 64)                             // of a group's results
-// Pairs of tiles that take the same weight rows at about the same time, so that these are read from memory once for all
-// of them
-#define TURN 8
+#define PANELS (COLUMNS / 64)                             // panels of a warpgroup's results
+// Pairs of tiles with the same weight rows that are computed at about the same time, so that the weights are read from
+// memory once for all of them
+#define PAIRS_PER_ROUND 8
 
 // d [64 x 256] = (add: +) x [64 x 16] weights^T [16 x 256]
 __device__ __forceinline__ void multiplyTile(float (*d)[4], wide x, wide weights, int add) {
@@ -41,20 +41,21 @@ __device__ __forceinline__ int rankInCluster() {
 __device__ __forceinline__ void clusterSync() {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-// Arrives at the barrier of the cluster's block `rank`. Naming a scope wider than the default costs a fence of all
-// memory each time
+// Arrives at the barrier of thread block `rank` of the cluster. It keeps the default scope, because a wider one costs a
+// memory fence per call.
 __device__ __forceinline__ void arriveAt(wide *b, int rank) {
     asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
         "mbarrier.arrive.shared::cluster.b64 _, [there];\n}"
         :: "r"(address(b)), "r"(rank) : "memory");
 }
-// 8 rows of gate, 8 of up, and so on, to the same place of both blocks, whose barriers hear of it
-__device__ __forceinline__ void fetchPairsForBoth(void *to, const TensorMap *map, int column, int group,
+// Copies 8 weight rows of gate, 8 of up, and so on, to the same address in both thread blocks, and signals the barrier
+// of each.
+__device__ __forceinline__ void fetchPairsMulticast(void *to, const TensorMap *map, int column, int group,
         wide *barrier) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
         ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3, %3, %4}], [%5], %6, %7;"
         :: "r"(address(to)), "l"(map), "r"(column), "r"(0), "r"(group), "r"(address(barrier)), "h"((half16)3),
-                "l"(KEPT) : "memory");
+                "l"(EVICT_LAST) : "memory");
 }
 __device__ __forceinline__ void storeBox(const TensorMap *map, const void *from, int column, int row) {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];\n"
@@ -67,17 +68,18 @@ __device__ __forceinline__ void storeMatrices4(word to, const word *r) {
 }
 __device__ __forceinline__ void groupSync(int group) { asm volatile("bar.sync %0, 128;" :: "r"(group + 1) : "memory"); }
 
-// The pairs of tiles that a cluster takes.
+// The pairs of tiles that a cluster computes: two tiles of rows, and the same weight rows.
 struct Tiles {
     int pairs, columns, at;
-    int pair, column; // of the tile at hand
+    int pair, column; // of the current tiles
     __device__ __forceinline__ Tiles(int rows) : pairs((rows + 2 * TILE_ROWS - 1) / (2 * TILE_ROWS)),
             columns((INTERMEDIATE + COLUMNS - 1) / COLUMNS), at(blockIdx.x / 2) {}
     __device__ __forceinline__ bool next() {
         if (at >= pairs * columns) return false;
-        int turn = at / (TURN * columns), here = min(TURN, pairs - turn * TURN), rest = at - turn * TURN * columns;
-        pair = turn * TURN + rest % here;
-        column = rest / here;
+        int round = at / (PAIRS_PER_ROUND * columns), firstPair = round * PAIRS_PER_ROUND,
+                count = min(PAIRS_PER_ROUND, pairs - firstPair), index = at - firstPair * columns;
+        pair = firstPair + index % count;
+        column = index / count;
         at += gridDim.x / 2;
         return true;
     }
@@ -91,13 +93,13 @@ __device__ __forceinline__ void fetchTiles(Tiles tiles, const TensorMap *weights
             char *to = ring + slot * STAGE_BYTES;
             if (stage >= STAGES) barrierWait(&empty[slot], (stage / STAGES - 1) & 1);
             barrierExpect(&full[slot], STAGE_BYTES);
-            fetchPairsForBoth(to + X_BYTES + rank * HALF_BYTES, weights, k * 64,
+            fetchPairsMulticast(to + X_BYTES + rank * HALF_BYTES, weights, k * 64,
                     tiles.column * (TILE_WEIGHTS / 16) + rank * (TILE_WEIGHTS / 32), &full[slot]);
-            fetchBox(to, x, k * 64, (tiles.pair * 2 + rank) * TILE_ROWS, &full[slot], KEPT);
+            fetchBox(to, x, k * 64, (tiles.pair * 2 + rank) * TILE_ROWS, &full[slot], EVICT_LAST);
         }
 }
 
-// silu(gate) * up of a group's sums to its panels: a warp 16 rows, two times eight columns at once
+// Writes silu(gate) * up of a warpgroup's sums to its panels. A warp writes 16 rows, 16 columns at a time.
 __device__ __forceinline__ void activate(const float (*sums)[4], char *panels) {
     int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 16, next = threadIdx.x % 32 / 16;
 #pragma unroll
@@ -121,18 +123,19 @@ __device__ __forceinline__ void multiplyTiles(Tiles tiles, const TensorMap *out,
         for (int k = 0; k < count; k++, stage++) {
             barrierWait(&full[stage % STAGES], stage / STAGES & 1);
             word at = address(ring) + stage % STAGES * STAGE_BYTES;
-            wide mine = operand(at + group * PANEL_BYTES, 16), all = operand(at + X_BYTES, 16);
-            gemmBegin();
+            wide rowsOfX = matrixDescriptor(at + group * PANEL_BYTES, 16),
+                    weightRows = matrixDescriptor(at + X_BYTES, 16);
+            wgmmaFence();
 #pragma unroll
-            for (int i = 0; i < 4; i++) multiplyTile(sums, mine + 2 * i, all + 2 * i, k + i);
-            gemmCommit();
-            gemmWait<1>();
+            for (int i = 0; i < 4; i++) multiplyTile(sums, rowsOfX + 2 * i, weightRows + 2 * i, k + i);
+            wgmmaCommit();
+            wgmmaWait<1>();
             if (k > 0 && thread < 2) arriveAt(&empty[(stage - 1) % STAGES], thread);
         }
-        gemmWait<0>();
-        hold<TILE_WEIGHTS / 8>(sums);
+        wgmmaWait<0>();
+        fenceAccumulators<TILE_WEIGHTS / 8>(sums);
         if (thread < 2) arriveAt(&empty[(stage - 1) % STAGES], thread);
-        // the last tile's results have left the panels
+        // the copies of the previous tile's results have read the panels
         if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
         groupSync(group);
         activate(sums, panels);
@@ -146,8 +149,8 @@ __device__ __forceinline__ void multiplyTiles(Tiles tiles, const TensorMap *out,
     if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-// x and out reach as far as their memory: rows beyond `rows`, up to a multiple of 256, are computed if they are there.
-// Grid: any even number of blocks
+// Rows behind `rows`, up to a multiple of 256, are computed if x and out have memory for them.
+// grid: any even number of thread blocks
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1) gemm_swiglu(
          const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x,
         const __grid_constant__ TensorMap out, int rows, int depth) {
@@ -158,7 +161,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1) g
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrierInit(&full[i], 1);
-            barrierInit(&empty[i], 4); // two groups of both blocks
+            barrierInit(&empty[i], 4); // two warpgroups of both thread blocks
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
@@ -172,5 +175,5 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1) g
         multiplyTiles(Tiles(rows), &out, ring, full, empty, rank, count);
     }
     __syncwarp();
-    clusterSync(); // the other block may arrive here until then
+    clusterSync(); // the other thread block may arrive at this one's barriers until here
 }

@@ -1,16 +1,16 @@
-// GEMMs of 17 to 192 rows on Hopper: x [rows][depth] weights [n][depth]^T -> fp32 partial sums [splits][rows][n], or
-// SwiGLU of them [rows][INTERMEDIATE].
+// GEMM of 17 to 192 rows with wgmma: x [rows][depth] weights [n][depth]^T -> fp32 partial sums [splits][rows][n], or
+// SwiGLU of the result [rows][INTERMEDIATE].
 //
-// Weight rows are the 64-row operand of wgmma and x, up to TOKENS rows, the other one, so that little is computed for
-// rows that do not exist. A thread block takes a strip of weight rows, 64 for each of its GROUPS warpgroups. With two
-// warpgroups one more warp drives the Tensor Memory Accelerator (TMA). With four, which bring x half as often, a thread
-// of the first warpgroup does, because no registers are left.
+// Weights are the 64-row operand of wgmma. x is the other one, with up to TOKENS rows, so that little work is done for
+// rows that do not exist. A thread block computes a strip of weight rows, 64 per warpgroup. With two warpgroups, one
+// more warp issues the copies by the Tensor Memory Accelerator (TMA). Four warpgroups copy x half as often, but leave
+// no registers for another warp, so a thread of the first warpgroup issues the copies.
 //
-// Shared memory (dynamic): stages of { weights GROUPS x [64][64], x [TOKENS][64] } 16-bit, swizzled; results take their
-// place at the end. Static: barriers full and empty, one for each stage.
+// Shared memory (dynamic): stages of { weights GROUPS x [64][64], x [TOKENS][64] } 16-bit, swizzled. Results replace
+// the stages at the end. Static: barriers full and empty, one per stage.
 //
 // Waits and signals:
-//   the kernel before      dependencyWait, before x is read; weights are fetched before
+//   previous kernel        dependencyWait, before x is read; weights are fetched before
 //   full[stage]            TMA has filled it: all warpgroups wait
 //   empty[stage]           all warpgroups have read it: the copying thread waits
 
@@ -53,18 +53,18 @@ __device__ __forceinline__ void multiplyRows(float (*d)[4], wide weights, wide x
         : SUMS : "l"(weights), "l"(x), "r"(add));
 }
 
-// 8 rows of gate, 8 of up, and so on
+// Copies 8 weight rows of gate, 8 of up, and so on.
 __device__ __forceinline__ void fetchPairs(void *to, const TensorMap *map, int column, int group, wide *barrier,
         wide policy) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
         "[%0], [%1, {%2, %3, %3, %4}], [%5], %6;"
         :: "r"(address(to)), "l"(map), "r"(column), "r"(0), "r"(group), "r"(address(barrier)), "l"(policy) : "memory");
 }
-template <int GROUPS> __device__ __forceinline__ void multipliersSync() {
+template <int GROUPS> __device__ __forceinline__ void warpgroupsSync() {
     asm volatile("bar.sync 1, %0;" :: "n"(GROUPS * 128) : "memory");
 }
 
-// fp32 sums [rows][n], the strip's weight rows of one row of x after another.
+// Stores fp32 sums to out [rows][n], columns firstRow to firstRow + STRIP - 1, through shared memory.
 template <int GROUPS>
 __device__ __forceinline__ void storeSums(char *ring, const float (*sums)[4], float *out, int rows, int n,
         int firstRow) {
@@ -79,7 +79,7 @@ __device__ __forceinline__ void storeSums(char *ring, const float (*sums)[4], fl
             to[0] = sums[t][i];
             to[8] = sums[t][i + 2];
         }
-    multipliersSync<GROUPS>();
+    warpgroupsSync<GROUPS>();
     for (int i = threadIdx.x; i < rows * (STRIP / 4); i += GROUPS * 128) {
         int m = i / (STRIP / 4), column = i % (STRIP / 4) * 4;
         if (firstRow + column < n)
@@ -87,7 +87,7 @@ __device__ __forceinline__ void storeSums(char *ring, const float (*sums)[4], fl
     }
 }
 
-// silu(gate) * up [rows][INTERMEDIATE], half as many columns of one row of x after another.
+// Stores silu(gate) * up to out [rows][INTERMEDIATE], COLUMNS columns from firstColumn on, through shared memory.
 template <int GROUPS>
 __device__ __forceinline__ void storeActivation(char *ring, const float (*sums)[4], half16 *out, int rows,
         int firstColumn) {
@@ -101,7 +101,7 @@ __device__ __forceinline__ void storeActivation(char *ring, const float (*sums)[
             tile[(t * 8 + q * 2 + i) * STRIDE + warp * 8 + g] =
                     narrow(swigluOf(sums[t][i], sums[t][i + 2]));
         }
-    multipliersSync<GROUPS>();
+    warpgroupsSync<GROUPS>();
     for (int i = threadIdx.x; i < rows * (COLUMNS / 8); i += GROUPS * 128) {
         int m = i / (COLUMNS / 8), column = i % (COLUMNS / 8) * 8;
         if (firstColumn + column < INTERMEDIATE)
@@ -110,14 +110,13 @@ __device__ __forceinline__ void storeActivation(char *ring, const float (*sums)[
     }
 }
 
-// `count` stages of 64 columns from stage `from` on of the block's weight rows and x become sums; whether this thread
-// has any.
-// FUSED: 16 weight rows are 8 of gate and 8 of up.
+// Multiplies the thread block's weight rows by x over `count` stages of 64 columns, from stage `from` on. Returns
+// whether this thread has sums. FUSED: 16 weight rows are 8 of gate and 8 of up.
 template <int GROUPS, bool FUSED, int STAGES>
-__device__ __forceinline__ bool product(const TensorMap *weights, const TensorMap *x, char *ring, int from, int count,
+__device__ __forceinline__ bool gemm(const TensorMap *weights, const TensorMap *x, char *ring, int from, int count,
         float (*sums)[4]) {
     const int STAGE_BYTES = GROUPS * BOX_BYTES + X_BYTES;
-    const bool APART = GROUPS == 2;
+    const bool COPY_WARP = GROUPS == 2;
     __shared__ wide full[STAGES], empty[STAGES];
     dependentsLaunch();
     int warp = threadIdx.x / 32, firstRow = blockIdx.x * GROUPS * BOX_ROWS;
@@ -137,24 +136,27 @@ __device__ __forceinline__ bool product(const TensorMap *weights, const TensorMa
         for (int b = 0; b < GROUPS; b += FUSED ? 2 : 1) {
             if (FUSED)
                 fetchPairs(stage + b * BOX_BYTES, weights, (from + i) * 64, firstRow / 16 + b * (BOX_ROWS / 16),
-                        barrier, READ_ONCE);
-            else fetchBox(stage + b * BOX_BYTES, weights, (from + i) * 64, firstRow + b * BOX_ROWS, barrier, READ_ONCE);
+                        barrier, EVICT_FIRST);
+            else
+                fetchBox(stage + b * BOX_BYTES, weights, (from + i) * 64, firstRow + b * BOX_ROWS, barrier,
+                        EVICT_FIRST);
         }
     };
     auto fetchX = [&](int i) {
-        fetchBox(ring + i % STAGES * STAGE_BYTES + GROUPS * BOX_BYTES, x, (from + i) * 64, 0, &full[i % STAGES], KEPT);
+        fetchBox(ring + i % STAGES * STAGE_BYTES + GROUPS * BOX_BYTES, x, (from + i) * 64, 0, &full[i % STAGES],
+                EVICT_LAST);
     };
     auto refill = [&](int i) {
         barrierWait(&empty[i % STAGES], (i / STAGES - 1) & 1);
         fetchWeights(i);
         fetchX(i);
     };
-    if (threadIdx.x == (APART ? GROUPS * 128 : 0)) {
+    if (threadIdx.x == (COPY_WARP ? GROUPS * 128 : 0)) {
         int ahead = min(count, STAGES);
         for (int i = 0; i < ahead; i++) fetchWeights(i);
         dependencyWait();
         for (int i = 0; i < ahead; i++) fetchX(i);
-        for (int i = ahead; APART && i < count; i++) refill(i);
+        for (int i = ahead; COPY_WARP && i < count; i++) refill(i);
     }
     if (warp == GROUPS * 4) return false;
     dependencyWait();
@@ -163,18 +165,19 @@ __device__ __forceinline__ bool product(const TensorMap *weights, const TensorMa
         int slot = i % STAGES;
         barrierWait(&full[slot], i / STAGES & 1);
         word stage = base + slot * STAGE_BYTES;
-        wide tall = operand(stage + warp / 4 * BOX_BYTES, 16), broad = operand(stage + GROUPS * BOX_BYTES, 16);
-        gemmBegin();
+        wide weightRows = matrixDescriptor(stage + warp / 4 * BOX_BYTES, 16),
+                xRows = matrixDescriptor(stage + GROUPS * BOX_BYTES, 16);
+        wgmmaFence();
 #pragma unroll
-        for (int k = 0; k < 4; k++) multiplyRows(sums, tall + 2 * k, broad + 2 * k, i + k);
-        gemmCommit();
-        gemmWait<1>();
+        for (int k = 0; k < 4; k++) multiplyRows(sums, weightRows + 2 * k, xRows + 2 * k, i + k);
+        wgmmaCommit();
+        wgmmaWait<1>();
         if (i > 0 && threadIdx.x % 128 == 0) barrierArrive(&empty[(i - 1) % STAGES]);
-        if (!APART && threadIdx.x == 0 && i > 0 && i - 1 + STAGES < count) refill(i - 1 + STAGES);
+        if (!COPY_WARP && threadIdx.x == 0 && i > 0 && i - 1 + STAGES < count) refill(i - 1 + STAGES);
     }
-    gemmWait<0>();
-    hold<TOKENS / 8>(sums);
-    multipliersSync<GROUPS>(); // the ring has been read: results take its place
+    wgmmaWait<0>();
+    fenceAccumulators<TOKENS / 8>(sums);
+    warpgroupsSync<GROUPS>(); // the stages have been read: results replace them
     return true;
 }
 
@@ -182,11 +185,11 @@ template <int GROUPS, int STAGES>
 __device__ __forceinline__ void swiglu(const TensorMap *weights, const TensorMap *x, char *ring, half16 *out, int rows,
         int depth) {
     float sums[TOKENS / 8][4];
-    if (product<GROUPS, true, STAGES>(weights, x, ring, 0, (depth + 63) / 64, sums))
+    if (gemm<GROUPS, true, STAGES>(weights, x, ring, 0, (depth + 63) / 64, sums))
         storeActivation<GROUPS>(ring, sums, out, rows, blockIdx.x * (GROUPS * BOX_ROWS / 2));
 }
 
-// Partial sums out[split][rows][n]; grid (strips of 128, splits)
+// out [splits][rows][n]: partial sums. grid (strips of 128 weight rows, splits)
 extern "C" __global__ void __launch_bounds__(288, 1) gemm_wgmma(const __grid_constant__ TensorMap weights,
         const __grid_constant__ TensorMap x, float *out, int rows, int n, int depth) {
     extern __shared__ __align__(1024) char ring[];
@@ -194,11 +197,11 @@ extern "C" __global__ void __launch_bounds__(288, 1) gemm_wgmma(const __grid_con
     int from = (int)((long)all * blockIdx.y / gridDim.y),
             count = (int)((long)all * (blockIdx.y + 1) / gridDim.y) - from;
     float sums[TOKENS / 8][4];
-    if (product<2, false, STRIP_STAGES>(&weights, &x, ring, from, count, sums))
+    if (gemm<2, false, STRIP_STAGES>(&weights, &x, ring, from, count, sums))
         storeSums<2>(ring, sums, out + (size_t)blockIdx.y * rows * n, rows, n, blockIdx.x * 2 * BOX_ROWS);
 }
 
-// out[rows][INTERMEDIATE] = silu(gate) * up; grid (strips of 128)
+// out [rows][INTERMEDIATE] = silu(gate) * up. grid (strips of 128 weight rows)
 extern "C" __global__ void __launch_bounds__(288, 1) gemm_wgmma_swiglu(const __grid_constant__ TensorMap weights,
         const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
     extern __shared__ __align__(1024) char ring[];
@@ -206,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(288, 1) gemm_wgmma_swiglu(const __g
 }
 
 #if TALL_STAGES
-// the same; grid (strips of 256)
+// The same, with grid (strips of 256 weight rows).
 extern "C" __global__ void __launch_bounds__(512, 1) gemm_wgmma_swiglu_tall(const __grid_constant__ TensorMap weights,
         const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
     extern __shared__ __align__(1024) char ring[];

@@ -1,16 +1,16 @@
-// GEMMs of few rows: x [rows][depth] weights [n][depth]^T -> fp32 partial sums [splits][rows][n], or SwiGLU of them
-// [rows][INTERMEDIATE]. The time is that of reading the weights once. x has up to 8 TILES rows.
+// GEMM of few rows: x [rows][depth] weights [n][depth]^T -> fp32 partial sums [splits][rows][n], or SwiGLU of the
+// result [rows][INTERMEDIATE]. x has up to 8 TILES rows. The time is that of reading the weights once.
 //
-// The weights are the 16-row operand of the tensor core. k may be permuted freely as long as both operands agree: of
-// each 32 columns, lane (g, q) takes 8q .. 8q+7 of rows g and g+8 in one 16-byte load each, which is two steps of 16.
-// A warp owns 2 x 16 weight rows; 8 warps share x, staged in the order in which fragments are read.
+// The weights are the 16-row MMA operand. Both operands may permute k in the same way: of each 32 columns, lane (g, q)
+// loads 8q .. 8q+7 of rows g and g+8, 16 bytes each, which are two MMA steps of 16. A warp computes 2 x 16 weight rows.
+// The 8 warps share x, which is staged in the order of the fragments.
 //
 // Shared memory (dynamic): staged, two buffers of [CHUNK_STEPS][TILES][32 lanes] 16-byte pieces of x.
 //
 // Waits and signals: dependencyWait before x is read; weights are read before.
 
 #define CHUNK_STEPS 8          // 256 columns of x at a time
-#define AHEAD 4                // steps of weights under way per warp: 4 x 4 x 16 bytes a lane
+#define AHEAD 4                // steps of weights that a warp loads ahead: 4 x 4 x 16 bytes per lane
 
 __device__ __forceinline__ void stage(uint4 *to, const half16 *x, int depth, int step, int steps) {
     for (int i = threadIdx.x; i < CHUNK_STEPS * TILES * 32; i += 256) {
@@ -21,7 +21,7 @@ __device__ __forceinline__ void stage(uint4 *to, const half16 *x, int depth, int
 }
 
 struct Weights {
-    uint4 first[2], second[2];   // of the two tiles: rows g and g + 8
+    uint4 first[2], second[2];   // rows g and g + 8 of the two tiles
 };
 
 __device__ __forceinline__ void load(Weights &w, const half16 *one, const half16 *two, int depth, int step) {
@@ -31,9 +31,9 @@ __device__ __forceinline__ void load(Weights &w, const half16 *one, const half16
     w.second[1] = stream(two + (size_t)8 * depth + step * 32);
 }
 
-// FUSED: the second tile's rows are INTERMEDIATE further on, and out[m][n] = silu(first) * second as 16-bit values;
-// otherwise partial sums as fp32 [split][rows][n]. grid (row strips, splits)
-template <bool FUSED> __device__ __forceinline__ void product(const half16 *weights, const half16 *x, void *out,
+// FUSED: the second tile is INTERMEDIATE weight rows further, and out [rows][INTERMEDIATE] = silu(first) * second in 16
+// bits. Otherwise out [splits][rows][n] are fp32 partial sums. grid (strips of 256 weight rows, splits)
+template <bool FUSED> __device__ __forceinline__ void gemm(const half16 *weights, const half16 *x, void *out,
         int rows, int n, int depth) {
     extern __shared__ uint4 staged[];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
@@ -103,10 +103,10 @@ template <bool FUSED> __device__ __forceinline__ void product(const half16 *weig
 
 extern "C" __global__ void __launch_bounds__(256, 1) gemv(const half16 *weights, const half16 *x, float *out, int rows,
         int n, int depth) {
-    product<false>(weights, x, out, rows, n, depth);
+    gemm<false>(weights, x, out, rows, n, depth);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) gemv_swiglu(const half16 *weights, const half16 *x, half16 *out,
         int rows, int n, int depth) {
-    product<true>(weights, x, out, rows, n, depth);
+    gemm<true>(weights, x, out, rows, n, depth);
 }

@@ -1,15 +1,15 @@
-// GEMMs of few rows on Hopper: x [rows][depth] weights [n][depth]^T -> fp32 partial sums [splits][rows][n], or SwiGLU
-// of them [rows][INTERMEDIATE]. The time is that of reading the weights once. x has up to 8 TILES rows.
+// GEMM of few rows with TMA: x [rows][depth] weights [n][depth]^T -> fp32 partial sums [splits][rows][n], or SwiGLU of
+// the result [rows][INTERMEDIATE]. x has up to 8 TILES rows. The time is that of reading the weights once.
 //
-// The Tensor Memory Accelerator (TMA) streams tiles of 64 columns into a ring in shared memory: many bytes are under
-// way without registers, and weights come while the kernel before still runs. A thread block takes 128 weight rows in
-// two boxes of 64; each of its 4 warps takes 32 of them; a fifth warp drives the copies.
+// The Tensor Memory Accelerator (TMA) copies tiles of 64 columns to a ring in shared memory. Many bytes are under way
+// without registers, and copies of weights begin while the previous kernel runs. A thread block computes 128 weight
+// rows, in two boxes of 64. Each of its 4 warps computes 32 of them, and a fifth warp issues the copies.
 //
 // Shared memory (dynamic): STAGES_OF_RING of { weights 2 x [64][64], x [8 TILES][64] } 16-bit, swizzled. Static:
 // barriers full and empty [STAGES_OF_RING].
 //
 // Waits and signals:
-//   the kernel before      dependencyWait, before x is read
+//   previous kernel        dependencyWait, before x is read
 //   full[stage]            TMA has filled it: the four warps wait
 //   empty[stage]           the four warps have read it: the copying lane waits
 
@@ -25,15 +25,15 @@ __device__ __forceinline__ void matrices4(word *r, word at) {
 __device__ __forceinline__ void matrices2(word *r, word at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(at));
 }
-// FUSED: the second box is INTERMEDIATE rows further on, and out[m][n] = silu(first) * second as 16-bit values; a
-// 16-row operand is then 8 rows of gate above 8 of up. Otherwise fp32 partial sums [split][rows][n]. grid (strips,
-// splits)
+// FUSED: the second box is INTERMEDIATE weight rows further, and out [rows][INTERMEDIATE] = silu(gate) * up in 16 bits.
+// A 16-row operand is then 8 rows of gate and 8 of up. Otherwise out [splits][rows][n] are fp32 partial sums.
+// grid (strips of 128 weight rows, splits)
 template <bool FUSED>
-__device__ __forceinline__ void product(const TensorMap *weights, const TensorMap *x, void *out, int rows, int n,
+__device__ __forceinline__ void gemm(const TensorMap *weights, const TensorMap *x, void *out, int rows, int n,
         int depth) {
     extern __shared__ __align__(1024) char ring[];
     __shared__ wide full[STAGES_OF_RING], empty[STAGES_OF_RING];
-    // all blocks fit at a time: the next kernel's take the room of those that end
+    // All thread blocks fit on the GPU together, so those of the next kernel start only in the place of finished ones.
     dependentsLaunch();
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     int firstRow = blockIdx.x * (FUSED ? BOX_ROWS : 2 * BOX_ROWS),
@@ -55,12 +55,12 @@ __device__ __forceinline__ void product(const TensorMap *weights, const TensorMa
                 char *stage = ring + i % STAGES_OF_RING * STAGE_BYTES;
                 wide *barrier = &full[i % STAGES_OF_RING];
                 barrierExpect(barrier, STAGE_BYTES);
-                fetchBox(stage, weights, (from + i) * 64, firstRow, barrier, READ_ONCE);
-                fetchBox(stage + BOX_BYTES, weights, (from + i) * 64, secondRow, barrier, READ_ONCE);
+                fetchBox(stage, weights, (from + i) * 64, firstRow, barrier, EVICT_FIRST);
+                fetchBox(stage + BOX_BYTES, weights, (from + i) * 64, secondRow, barrier, EVICT_FIRST);
             };
             auto fetchX = [&](int i) {
                 fetchBox(ring + i % STAGES_OF_RING * STAGE_BYTES + 2 * BOX_BYTES, x, (from + i) * 64, 0,
-                        &full[i % STAGES_OF_RING], KEPT);
+                        &full[i % STAGES_OF_RING], EVICT_LAST);
             };
             int ahead = count < STAGES_OF_RING ? count : STAGES_OF_RING;
             for (int i = 0; i < ahead; i++) fetchWeights(i);
@@ -80,7 +80,7 @@ __device__ __forceinline__ void product(const TensorMap *weights, const TensorMa
     for (int t = 0; t < TILES; t++)
 #pragma unroll
         for (int i = 0; i < 4; i++) sums[0][t][i] = sums[1][t][i] = 0;
-    // rows of the operand that this lane's address names, in the two boxes one after the other
+    // the operand row whose address this lane gives to ldmatrix, counted over both boxes
     int part = lane / 8 % 2, line = lane % 8;
     int rowOf[2];
 #pragma unroll
@@ -97,7 +97,7 @@ __device__ __forceinline__ void product(const TensorMap *weights, const TensorMa
             for (int j = 0; j < 2; j++) matrices4(a[j], stage + swizzled(rowOf[j], 2 * k + lane / 16));
 #pragma unroll
             for (int t = 0; t < TILES; t += 2) {
-                // two tiles of x: lanes 0-7 and 8-15 name the first's halves, 16-31 the second's
+                // two tiles of x: lanes 0 to 15 give the addresses of the first one's halves, 16 to 31 of the second's
                 if (t + 1 < TILES) matrices4(b[t / 2], xs + swizzled((t + lane / 16) * 8 + line, 2 * k + part));
                 else matrices2(b[t / 2], xs + swizzled(t * 8 + line, 2 * k + part));
             }
@@ -138,10 +138,10 @@ __device__ __forceinline__ void product(const TensorMap *weights, const TensorMa
 
 extern "C" __global__ void __launch_bounds__(160, 2) gemv_tma(const __grid_constant__ TensorMap weights,
         const __grid_constant__ TensorMap x, float *out, int rows, int n, int depth) {
-    product<false>(&weights, &x, out, rows, n, depth);
+    gemm<false>(&weights, &x, out, rows, n, depth);
 }
 
 extern "C" __global__ void __launch_bounds__(160, 2) gemv_tma_swiglu(const __grid_constant__ TensorMap weights,
         const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
-    product<true>(&weights, &x, out, rows, n, depth);
+    gemm<true>(&weights, &x, out, rows, n, depth);
 }

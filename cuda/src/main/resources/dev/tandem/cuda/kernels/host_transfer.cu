@@ -1,41 +1,43 @@
-// Kernels that carry host tokens between GPU and host: q, k and v [HEADS + 2 KV_HEADS][HEAD_DIM] of a token go out,
-// attention's output [HEADS][HEAD_DIM] comes back. `transfer` serves in-flight tokens beside a step; `send_host_tokens`
-// and `receive_host_tokens` serve tokens for which the step waits; `report` tells the host what a step chose.
+// Kernels that send a host token's q, k and v [HEADS + 2 KV_HEADS][HEAD_DIM] to the host and receive its attention
+// output [HEADS][HEAD_DIM]. `transfer` serves in-flight tokens while a step runs. `send_host_tokens` and
+// `receive_host_tokens` serve same-layer tokens. `report` writes a step's sampled tokens to the host.
 //
-// Shared memory: none but what __syncthreads_or needs.
+// Shared memory: transferTokens has two counters and two lists of ring entries.
 //
 // Waits and signals (flags and fences: table in prelude.cu):
-//   transfer               polls ready and sendQueue; ends by sendCounters[3], givenUp or its timeout
-//   send_host_tokens       follows rope_store in its stream; signals asked
-//   receive_host_tokens    polls answered of each token, until givenUp is set or time is over
+//   transfer               polls ready and sendQueue; ends by sendCounters[3], aborted or its timeout
+//   send_host_tokens       follows rope_store in its stream; pushes to sameLayerTasks
+//   receive_host_tokens    polls completed of each token; stops when aborted is set or after the timeout
 //   report                 dependencyWait
 
 #define TRANSFER_WARPS 8
-#define FEW_ROWS 8
+// Max same-layer tokens of a sub-batch for which receive_host_tokens polls before the previous kernel has ended.
+#define MAX_EARLY_TOKENS 8
 
-// Looks without a find after which the transfer kernel asks whether it should go on: some milliseconds.
-#define LOOKS 512
+// The transfer kernel checks `aborted` and its timeout once per this many polls, which is a few milliseconds.
+#define POLLS_PER_CHECK 512
 
-// Carries in-flight tokens beside a step's kernels. One thread block, until the last layer's attention, which the
-// embedding and that layer mark. So few registers that two blocks of decode attention have room beside it.
-// A step that hangs, or whose next launch failed, never marks it: then the transfer kernel ends when the host gives up,
-// or after its timeout, and says so.
+// Transfers in-flight tokens while a step's kernels run. grid (1). It ends with the last layer's attention, which sets
+// sendCounters[3]; the embedding has cleared it. The launch bounds limit its registers, so that a multiprocessor has
+// room for two thread blocks of decode attention as well.
+// A step that hangs, or whose later launch fails, never sets sendCounters[3]. Then the transfer kernel ends when the
+// host sets `aborted`, or sets it itself after its timeout.
 extern "C" __global__ void __launch_bounds__(TRANSFER_WARPS * 32, 3) transfer(HostTokens *hostTokens) {
     wide *counters = hostTokens->sendCounters;
-    wide sent = counters[1], received = counters[2], began = nanos();
-    bool stops = false;
-    for (int looks = 1;; looks++) {
-        bool ends = __syncthreads_or(stops || *(volatile wide *)(counters + 3) != 0);
-        // one thread looks, now and then: all of them looking over the link slow every kernel beside this one
-        bool any = threadIdx.x == 0 && (hostTokens->ready[received & hostTokens->ringMask] >> 24 == received + 1
+    wide sent = counters[1], received = counters[2], start = nanos();
+    bool aborts = false;
+    for (int polls = 1;; polls++) {
+        bool ends = __syncthreads_or(aborts || *(volatile wide *)(counters + 3) != 0);
+        // Only one thread polls, with pauses: polling over the link by all threads slows every kernel that runs now.
+        bool found = threadIdx.x == 0 && (hostTokens->ready[received & hostTokens->ringMask] >> 24 == received + 1
             || *(volatile wide *)&hostTokens->sendQueue[sent & hostTokens->ringMask] >> 24 == sent + 1);
-        any = __syncthreads_or(any);
-        if (any) carryRows<TRANSFER_WARPS>(hostTokens, sent, received);
+        found = __syncthreads_or(found);
+        if (found) transferTokens<TRANSFER_WARPS>(hostTokens, sent, received);
         if (ends) break;
-        if (any) continue;
-        if (threadIdx.x == 0 && looks % LOOKS == 0) {
-            if (nanos() - began > hostTokens->transferTimeout) *hostTokens->givenUp = 2;
-            stops = *hostTokens->givenUp != 0;
+        if (found) continue;
+        if (threadIdx.x == 0 && polls % POLLS_PER_CHECK == 0) {
+            if (nanos() - start > hostTokens->transferTimeout) *hostTokens->aborted = 2;
+            aborts = *hostTokens->aborted != 0;
         }
         stressDelay();
         __nanosleep(4000);
@@ -46,13 +48,13 @@ extern "C" __global__ void __launch_bounds__(TRANSFER_WARPS * 32, 3) transfer(Ho
     }
 }
 
-// Rows that the CPU attends to while their step waits, where they are many: q, k and v of row blockIdx.x go to the
-// host, then its task.
+// Sends q, k and v of a same-layer token to the host, then pushes its task. It is used for steps with many such tokens;
+// with few, rope_store does this. grid (same-layer tokens)
 extern "C" __global__ void __launch_bounds__(128) send_host_tokens(const int *header, const int *slots,
         HostTokens *hostTokens, int layer) {
     const BatchHostTokens *rows = batchHostTokens(header);
     const int EIGHTS = (HEADS + 2 * KV_HEADS) * HEAD_DIM / 8;
-    int hostToken = hostTokenIndex(slots[rows->first + blockIdx.x]);
+    int hostToken = sameLayerToken(slots[rows->first + blockIdx.x]);
     const uint4 *from = (const uint4 *)(hostTokens->outgoing + (size_t)hostToken * EIGHTS * 8);
     uint4 *to = (uint4 *)(hostTokens->sent + (size_t)hostToken * EIGHTS * 8);
 #pragma unroll 4
@@ -60,35 +62,34 @@ extern "C" __global__ void __launch_bounds__(128) send_host_tokens(const int *he
     stressDelay();
     __threadfence_system();
     __syncthreads();
-    if (threadIdx.x == 0) ask(hostTokens, rows, blockIdx.x, hostToken, layer);
+    if (threadIdx.x == 0) pushSameLayerTask(hostTokens, rows, blockIdx.x, hostToken, layer);
 }
 
-// What was written before the value is seen by a thread that acquires it
-__device__ __forceinline__ wide acquired(const volatile wide *p) {
+__device__ __forceinline__ wide loadAcquire(const volatile wide *p) {
     wide v;
     asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
     return v;
 }
 
-// No step waits for ever: after the timeout it gives up in the host's place, which sees it.
-__device__ __forceinline__ void awaitAnswer(const HostTokens *hostTokens, int hostToken, wide wanted) {
-    wide began = nanos();
-    while (acquired(&hostTokens->answered[hostToken]) != wanted && *hostTokens->givenUp == 0) {
-        if (nanos() - began > hostTokens->timeout) *hostTokens->givenUp = 1;
+// Waits until a same-layer token has completed the task `number - 1`. After the timeout it sets `aborted`, which the
+// host reads.
+__device__ __forceinline__ void awaitResult(const HostTokens *hostTokens, int hostToken, wide number) {
+    wide start = nanos();
+    while (loadAcquire(&hostTokens->completed[hostToken]) != number && *hostTokens->aborted == 0) {
+        if (nanos() - start > hostTokens->timeout) *hostTokens->aborted = 1;
         __nanosleep(200);
     }
 }
 
-// The other way: waits for each row's attention, unless the host has given up, and brings it to attended
-// [rows][HEADS][HEAD_WIDTH].
-// Looking for it needs nothing of the kernels before, so for few rows it begins beside them (many looking over the link
-// all the time would slow them); the last block says when they have ended.
-// The grid may be smaller than the rows: `send_host_tokens`, which may come later, needs room beside blocks that wait.
-// So do not let the next kernels in before all is there: they would take that room. at: sub-batch * layers + layer
+// Waits for the attention of each same-layer token and copies it to attended [rows][HEADS][HEAD_WIDTH].
+// at: sub-batch * layers + layer. grid (thread blocks that copy, plus one that records when the previous kernel ends)
+// Polling does not depend on the previous kernels. For few tokens it begins while they run; for many it would slow
+// them. The grid may have fewer thread blocks than tokens: `send_host_tokens` may start later, and needs room beside
+// thread blocks that wait. For the same reason the next kernel is launched only when the last results are there.
 extern "C" __global__ void __launch_bounds__(128) receive_host_tokens(const int *header, const int *slots,
         const HostTokens *hostTokens, int layer, int at, half16 *attended) {
     const BatchHostTokens *rows = batchHostTokens(header);
-    const int EIGHTS = HEAD_DIM / 8, PIECES = HEADS * EIGHTS, MINE = (PIECES + 127) / 128;
+    const int EIGHTS = HEAD_DIM / 8, PIECES = HEADS * EIGHTS, PER_THREAD = (PIECES + 127) / 128;
     int blocks = gridDim.x - 1;
     if (blockIdx.x == blocks) {
         dependentsLaunch();
@@ -96,17 +97,17 @@ extern "C" __global__ void __launch_bounds__(128) receive_host_tokens(const int 
         if (threadIdx.x == 0) hostTokens->waits[2 * at] = nanos();
         return;
     }
-    if (rows->count > FEW_ROWS) dependencyWait();
+    if (rows->count > MAX_EARLY_TOKENS) dependencyWait();
     for (int i = blockIdx.x; i < rows->count; i += blocks) {
-        int row = rows->first + i, hostToken = hostTokenIndex(slots[row]);
+        int row = rows->first + i, hostToken = sameLayerToken(slots[row]);
         stressDelay();
         if (threadIdx.x == 0)
-            awaitAnswer(hostTokens, hostToken, rows->base + (wide)layer * rows->all + rows->offset + i + 1);
+            awaitResult(hostTokens, hostToken, rows->base + (wide)layer * rows->all + rows->offset + i + 1);
         __syncthreads();
         const uint4 *from = (const uint4 *)(hostTokens->results + (size_t)hostToken * HEADS * HEAD_DIM);
-        uint4 v[MINE];
+        uint4 v[PER_THREAD];
 #pragma unroll
-        for (int j = 0; j < MINE; j++)
+        for (int j = 0; j < PER_THREAD; j++)
             if (j * 128 + threadIdx.x < PIECES)
                 asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
                     : "=r"(v[j].x), "=r"(v[j].y), "=r"(v[j].z), "=r"(v[j].w) : "l"(from + j * 128 + threadIdx.x));
@@ -114,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(128) receive_host_tokens(const int 
         if (i + blocks >= rows->count) dependentsLaunch();
         half16 *to = attended + (size_t)row * HEADS * HEAD_WIDTH;
 #pragma unroll
-        for (int j = 0; j < MINE; j++) {
+        for (int j = 0; j < PER_THREAD; j++) {
             int piece = j * 128 + threadIdx.x;
             if (piece < PIECES) *(uint4 *)(to + piece / EIGHTS * HEAD_WIDTH + piece % EIGHTS * 8) = v[j];
         }
@@ -123,16 +124,17 @@ extern "C" __global__ void __launch_bounds__(128) receive_host_tokens(const int 
     }
 }
 
-// What a step tells the host: chosen tokens, which host tokens hold the slots after the last layer, and when it
-// reported, with
-// slots when each layer was, with host tokens of `passes` sub-batches when it waited for them; straight to pinned
-// memory
+// Writes a step's results to pinned host memory.
+//   out [count + slots]: sampled tokens, then the host token of each slot after the last layer
+//   stamps [layers + 1 + 2 * subBatches * layers]: with slots, the start of each layer's attention; then the time of
+//   this kernel; with same-layer tokens in `subBatches` sub-batches, the start and end of each wait
 extern "C" __global__ void report(const int *tokens, int count, const HostTokens *hostTokens, int layers, int slots,
-        int passes, int *out, wide *stamps) {
+        int subBatches, int *out, wide *stamps) {
     dependencyWait();
     for (int i = threadIdx.x; i < count; i += blockDim.x) out[i] = tokens[i];
-    for (int i = threadIdx.x; i < slots; i += blockDim.x) out[count + i] = slotted(hostTokens, layers, i);
+    for (int i = threadIdx.x; i < slots; i += blockDim.x) out[count + i] = inFlightToken(hostTokens, layers, i);
     for (int i = threadIdx.x; slots && i < layers; i += blockDim.x) stamps[i] = hostTokens->stamps[i];
-    for (int i = threadIdx.x; i < 2 * passes * layers; i += blockDim.x) stamps[layers + 1 + i] = hostTokens->waits[i];
-    if (threadIdx.x == 0 && (slots || passes)) stamps[layers] = nanos();
+    for (int i = threadIdx.x; i < 2 * subBatches * layers; i += blockDim.x)
+        stamps[layers + 1 + i] = hostTokens->waits[i];
+    if (threadIdx.x == 0 && (slots || subBatches)) stamps[layers] = nanos();
 }

@@ -1,13 +1,12 @@
 // Causal attention of prompt chunks over paged KV: queries [rows][HEADS][HEAD_WIDTH] -> out of the same shape.
 //
-// A thread block takes a tile of a chunk's tokens with all heads of one group, 128 rows of (token, head). Its 8 warps
-// share K and V, staged 64 tokens at a time. S = Q K^T with the rows as the 16-row operand; its result is the operand
-// of P V as it lies in registers.
+// A thread block computes a tile (tiles.cu). Its 8 warps share K and V, staged STAGE_TOKENS tokens at a time. The
+// tile's rows are the 16-row operand of S = Q K^T, and the registers of S are already the operand of P V.
 //
-// Shared memory (dynamic): STAGES of { K [64][HEAD_WIDTH], V [32 token pairs][HEAD_WIDTH][2] } 16-bit, swizzled; after
-// the last stage its first byte says whether this thread block merges.
+// Shared memory (dynamic): STAGES of { K [STAGE_TOKENS][HEAD_WIDTH], V [STAGE_TOKENS / 2 pairs][HEAD_WIDTH][2] }
+// 16-bit, swizzled. After the last stage, its first byte says whether this thread block merges partial results.
 //
-// Waits and signals: dependencyWait at the start; thread blocks that share a tile count in `finished` (merge of
+// Waits and signals: dependencyWait at the start. Thread blocks of the same tile count in `finished` (mergePartials of
 // tiles.cu).
 
 #define GROUPS32 (HEAD_WIDTH / 32)
@@ -21,7 +20,7 @@ __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, con
     for (int i = threadIdx.x; i < STAGE_CHUNKS; i += 256) {
         int row = i / KEY_CHUNKS, chunk = i % KEY_CHUNKS;
         int pair = i / VALUE_CHUNKS, piece = i % VALUE_CHUNKS;
-        // both halves of a tile are 16 tokens long, so the block is the same for row i / KEY_CHUNKS and its pair
+        // K's token `row` and V's token pair `pair` are in the same block, because a block has 16 tokens in both
         int block = (token + row) / BLOCK_TOKENS;
         bool inside = block * BLOCK_TOKENS < end;
         int id = inside ? table[block] : 0;
@@ -40,10 +39,10 @@ __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, con
 }
 
 // queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, as layerBlock takes them;
-// grid KV_HEADS * tiles * splits: so many blocks share a tile's context where it is long enough; finished
-// [tiles][KV_HEADS] zeroed.
-// The last parameter is the header of prefill_wgmma.cu, which is launched alike: this kernel leaves no multiprocessors
-// to decode attention.
+// finished [tiles][KV_HEADS] is zero before and after. grid (KV_HEADS * tiles * splits): up to `splits` thread blocks
+// compute a tile, if its context is long enough.
+// The last parameter is the header of prefill_wgmma.cu, whose kernel has the same parameters. This kernel does not use
+// it, because it leaves no multiprocessors to decode attention.
 extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const half16 *queries, const half16 *blocks,
         const int *tables, const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits,
         float *parts, int *finished, int tileCount, const int *) {
@@ -53,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
     Work work(tiles, tileCount, splits, gridDim.x);
     if (!work.next()) return;
     const Tile &tile = work.tile;
-    const Share &mine = work.share;
+    const ContextPart &mine = work.context;
     const int *table = tables + tile.table;
     int kvHead = work.kvHead, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
     int end = tile.position + tile.rows, begin = mine.first * STAGE_TOKENS,
@@ -101,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
         for (int n = 0; n < STAGE_TOKENS / 8; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) s[n][i] = 0;
-        // tokens inside, dimensions outside: MMAs that follow each other do not wait for each other
+        // tokens in the inner loop, so that consecutive MMAs have different accumulators
 #pragma unroll
         for (int t = 0; t < GROUPS32; t++) {
             uint4 b[STAGE_TOKENS / 8];
@@ -142,9 +141,10 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
         }
         __syncthreads();
     }
-    // the stages are free by now: a T4's 64 KiB hold two stages of heads of 128, or one of heads of 256, and not a byte
-    // more
-    if (mine.parts > 1 && !merge(mine, kvHead, splits, parts, finished, sums, maximum, total, scale, (bool *)staged))
+    // The flag uses the first byte of the stages, which are free by now. The 64 KiB of a T4 hold two stages of heads of
+    // 128, or one of heads of 256, and nothing else.
+    if (mine.parts > 1
+            && !mergePartials(mine, kvHead, splits, parts, finished, sums, maximum, total, scale, (bool *)staged))
         return;
 #pragma unroll
     for (int h = 0; h < 2; h++) {

@@ -1,29 +1,29 @@
 // Causal attention of prompt chunks over paged KV on Hopper, for heads of 64 and 128: queries [rows][HEADS][HEAD_WIDTH]
 // -> out of the same shape.
 //
-// Two warpgroups take 64 of a tile's 128 rows each and multiply them asynchronously by K and V in shared memory; a
-// third warpgroup stages these ahead of them. While a warpgroup computes the softmax of one stage, its GEMMs of the
-// stage before and the other warpgroup's run. Thread blocks stay for all tiles.
+// Two attention warpgroups compute 64 of a tile's 128 rows each, with wgmma on K and V in shared memory. A third, the
+// staging warpgroup, copies K and V ahead of them. While an attention warpgroup computes the softmax of one stage, its
+// wgmma of the stage before runs, and so does that of the other warpgroup. Thread blocks are persistent.
 //
-// Shared memory (dynamic): STAGES of { K, V }, each HEAD_WIDTH / 64 panels of [64 tokens][64] 16-bit, swizzled. Static:
-// barriers full and empty [STAGES]; last, whether this thread block merges.
+// Shared memory (dynamic): STAGES of { K, V }, each HEAD_WIDTH / 64 panels of [STAGE_TOKENS][64] 16-bit, swizzled.
+// Static: barriers full and empty [STAGES]; last, whether this thread block merges partial results.
 //
 // Waits and signals:
-//   the kernel before      dependencyWait; decode attention beside this kernel begins only after it
-//   full[stage]            the staging warpgroup has filled it: both others wait
-//   empty[stage]           the 8 attending warps have read it: the staging warpgroup waits
-//   finished[tile]         thread blocks that share a tile count in it (merge of tiles.cu)
+//   previous kernel        dependencyWait; overlapping decode attention begins only after it
+//   full[stage]            the staging warpgroup has filled it: the attention warpgroups wait
+//   empty[stage]           the 8 attention warps have read it: the staging warpgroup waits
+//   finished[tile]         thread blocks of the same tile count in it (mergePartials of tiles.cu)
 
 #define PANEL_BYTES (STAGE_TOKENS * 128)               // 64 dimensions of a stage's tokens
 #define VALUES_AT (HEAD_WIDTH / 64 * PANEL_BYTES)
 #define STAGE_BYTES (2 * VALUES_AT)
-#define ATTENDERS 256
-#define STAGERS 128
+#define ATTENTION_THREADS 256
+#define STAGING_THREADS 128
 #define ROW_CHUNKS (HEAD_WIDTH / 8)                    // 16-byte pieces of a token's K or V
-#define TOKENS_AT_ONCE (STAGERS / ROW_CHUNKS)
+#define TOKENS_AT_ONCE (STAGING_THREADS / ROW_CHUNKS)
 #define STAGE_BLOCKS (STAGE_TOKENS / BLOCK_TOKENS)
 
-// d [64 x 64] = (ADD: +) a [64 x 16] b [16 x 64]; ROWS: b's rows are those to sum over
+// d [64 x 64] = (ADD: +) a [64 x 16] b [16 x 64]; ROWS: shared memory has b as [16][64] instead of [64][16]
 template <int ADD, int ROWS> __device__ __forceinline__ void multiply64(float (*d)[4], const word *a, wide b) {
     asm volatile("{\n.reg .pred add;\nsetp.ne.s32 add, %37, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n64k16." TYPES
@@ -32,7 +32,7 @@ template <int ADD, int ROWS> __device__ __forceinline__ void multiply64(float (*
         : FLOATS32(d, 0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ADD), "n"(ROWS));
 }
 
-// d [64 x 128] += a [64 x 16] b [16 x 128], b's rows those to sum over
+// d [64 x 128] += a [64 x 16] b [16 x 128]; shared memory has b as [16][128]
 __device__ __forceinline__ void multiply128(float (*d)[4], const word *a, wide b) {
     asm volatile("wgmma.mma_async.sync.aligned.m64n128k16." TYPES
         " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,"
@@ -42,27 +42,28 @@ __device__ __forceinline__ void multiply128(float (*d)[4], const word *a, wide b
         : FLOATS32(d, 0), FLOATS32(d, 8) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-// K and V of stages from their blocks into shared memory: K by asynchronous copies, V through registers, because two
-// tokens lie interleaved in a block and are to lie apart. Both are asked for two stages ahead, across tiles.
+// The staging warpgroup: copies K and V of each stage from KV blocks to shared memory. K is copied asynchronously. V
+// goes through registers, because a block interleaves two tokens and wgmma needs them apart. Loads begin two stages
+// ahead, also across tiles.
 struct Stager {
     static const int VALUES = STAGE_TOKENS / 2 / TOKENS_AT_ONCE, BLOCKS_AT_ONCE = TOKENS_AT_ONCE / (BLOCK_TOKENS / 2);
     const half16 *blocks;
     const int *tables;
     int poolBlocks, stagingShift;
     Work work;
-    int stage, stop;                  // of the work at hand: the next to be found, and behind the last
-    int row;                          // of the tokens, or pairs, taken at once
+    int stage, stop;                  // of the current work unit: the next stage to look up, and the end
+    int row;                          // this thread's token of K, and token pair of V
     int keyFrom, keyTo, valueFrom, evenTo, oddTo;
-    int head;                         // of the stage that has been found; -1: there is no further
-    int asked;                        // stages so far
-    int ids[STAGE_BLOCKS];
+    int head;                         // KV head of the stage that findNext has looked up; -1: no more stages
+    int loads;                        // number of stages whose loads have begun
+    int ids[STAGE_BLOCKS];            // blocks of the stage that findNext has looked up; -1: behind the context
     uint4 values[2][VALUES][2];
 
     __device__ __forceinline__ Stager(const half16 *blocks, const int *tables, const Work &work, int poolBlocks,
             int stagingShift)
             : blocks(blocks), tables(tables), poolBlocks(poolBlocks), stagingShift(stagingShift), work(work), stage(0),
-                    stop(0), head(0), asked(0) {
-        int thread = threadIdx.x - ATTENDERS, chunk = thread % ROW_CHUNKS;
+                    stop(0), head(0), loads(0) {
+        int thread = threadIdx.x - ATTENTION_THREADS, chunk = thread % ROW_CHUNKS;
         row = thread / ROW_CHUNKS;
         keyFrom = row * HEAD_WIDTH + chunk * 8;
         keyTo = chunk / 8 * PANEL_BYTES + swizzled(row, chunk % 8);
@@ -71,14 +72,14 @@ struct Stager {
         oddTo = VALUES_AT + chunk / 8 * PANEL_BYTES + swizzled(2 * row + 1, chunk % 8);
     }
 
-    __device__ __forceinline__ void find() {
+    __device__ __forceinline__ void findNext() {
         if (stage == stop) {
             if (head < 0 || !work.next()) {
                 head = -1;
                 return;
             }
-            stage = work.share.first;
-            stop = stage + work.share.count;
+            stage = work.context.first;
+            stop = stage + work.context.count;
         }
         head = work.kvHead;
         int end = work.tile.position + work.tile.rows;
@@ -126,8 +127,8 @@ struct Stager {
         }
     }
 
-    // Hands over the number-th stage, which was asked for, and asks for the one that has been found.
-    template <int BUFFER> __device__ __forceinline__ void handOver(char *ring, wide *full, wide *empty, int number) {
+    // Completes stage `number`, whose loads have begun, and begins the loads of stage number + 2.
+    template <int BUFFER> __device__ __forceinline__ void complete(char *ring, wide *full, wide *empty, int number) {
         storeValues<BUFFER>(ring + number % STAGES * STAGE_BYTES);
         copyWait<1>();
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // wgmma reads through another proxy
@@ -136,34 +137,35 @@ struct Stager {
         if (head >= 0) {
             if (next >= STAGES) barrierWait(&empty[next % STAGES], (next / STAGES - 1) & 1);
             load<BUFFER>(ring + next % STAGES * STAGE_BYTES);
-            asked++;
-            find();
+            loads++;
+            findNext();
         }
         copyCommit();
     }
 
-    __device__ __forceinline__ void all(char *ring, wide *full, wide *empty) {
-        find();
+    __device__ __forceinline__ void run(char *ring, wide *full, wide *empty) {
+        findNext();
         if (head >= 0) {
             load<0>(ring);
-            asked++;
-            find();
+            loads++;
+            findNext();
         }
         copyCommit();
         if (head >= 0) {
             load<1>(ring + STAGE_BYTES);
-            asked++;
-            find();
+            loads++;
+            findNext();
         }
         copyCommit();
-        for (int number = 0; number < asked; number += 2) {
-            handOver<0>(ring, full, empty, number);
-            if (number + 1 < asked) handOver<1>(ring, full, empty, number + 1);
+        for (int number = 0; number < loads; number += 2) {
+            complete<0>(ring, full, empty, number);
+            if (number + 1 < loads) complete<1>(ring, full, empty, number + 1);
         }
     }
 };
 
-// Results of four groups of 8 columns, two columns a lane, become one group of 8 columns a lane.
+// Exchanges results between four lanes: from two columns of each of four groups of 8 columns, to all 8 columns of one
+// group.
 __device__ __forceinline__ uint4 gather(word *w) {
     int q = threadIdx.x % 4;
 #pragma unroll
@@ -182,7 +184,7 @@ __device__ __forceinline__ uint4 gather(word *w) {
 __device__ __forceinline__ void scores(float (*s)[4], const word (*query)[4], word stage) {
 #pragma unroll
     for (int k = 0; k < HEAD_WIDTH / 16; k++) {
-        wide keys = operand(stage + k / 4 * PANEL_BYTES + k % 4 * 32, 16);
+        wide keys = matrixDescriptor(stage + k / 4 * PANEL_BYTES + k % 4 * 32, 16);
         if (k == 0) multiply64<0, 0>(s, query[k], keys);
         else multiply64<1, 0>(s, query[k], keys);
     }
@@ -191,7 +193,7 @@ __device__ __forceinline__ void scores(float (*s)[4], const word (*query)[4], wo
 __device__ __forceinline__ void addValues(float (*sums)[4], const word (*weights)[4], word stage) {
 #pragma unroll
     for (int k = 0; k < STAGE_TOKENS / 16; k++) {
-        wide values = operand(stage + VALUES_AT + k * 16 * 128, PANEL_BYTES);
+        wide values = matrixDescriptor(stage + VALUES_AT + k * 16 * 128, PANEL_BYTES);
 #if HEAD_WIDTH == 128
         multiply128(sums, weights[k], values);
 #else
@@ -210,11 +212,11 @@ __device__ __forceinline__ void packWeights(word (*weights)[4], const float (*s)
     }
 }
 
-// Waits for what is being added up of the slot `attended`, if any, and gives the slot back.
-__device__ __forceinline__ void settle(float (*sums)[4], int attended, wide *empty) {
-    gemmWait<0>();
-    hold<HEAD_WIDTH / 8>(sums);
-    if (attended >= 0 && threadIdx.x % 32 == 0) barrierArrive(&empty[attended]);
+// Waits for the wgmma that reads V of stage buffer `reading`, if any (-1: none), and releases the buffer.
+__device__ __forceinline__ void finishValues(float (*sums)[4], int reading, wide *empty) {
+    wgmmaWait<0>();
+    fenceAccumulators<HEAD_WIDTH / 8>(sums);
+    if (reading >= 0 && threadIdx.x % 32 == 0) barrierArrive(&empty[reading]);
 }
 
 __device__ __forceinline__ void rescale(float (*sums)[4], const float *factor) {
@@ -225,11 +227,11 @@ __device__ __forceinline__ void rescale(float (*sums)[4], const float *factor) {
     }
 }
 
-// Attention of one work's rows; `number`: stages before its first.
-__device__ __forceinline__ void attend(const Work &work, const half16 *queries, float scale, half16 *out, int splits,
-        float *parts, int *finished, word base, wide *full, wide *empty, int &number) {
+// Computes a work unit. number: of its first stage, counted over all work units of this thread block
+__device__ __forceinline__ void computeUnit(const Work &work, const half16 *queries, float scale, half16 *out,
+        int splits, float *parts, int *finished, word base, wide *full, wide *empty, int &number) {
     const Tile &tile = work.tile;
-    const Share &mine = work.share;
+    const ContextPart &mine = work.context;
     int q = threadIdx.x % 4;
     Rows rows = rowsOf(tile, work.kvHead);
     word query[HEAD_WIDTH / 16][4];
@@ -251,43 +253,44 @@ __device__ __forceinline__ void attend(const Work &work, const half16 *queries, 
     word weights[STAGE_TOKENS / 16][4];
     int at = mine.first * STAGE_TOKENS;
     barrierWait(&full[number % STAGES], number / STAGES & 1);
-    gemmBegin();
+    wgmmaFence();
     scores(s, query, base + number % STAGES * STAGE_BYTES);
-    gemmCommit();
-    gemmWait<0>();
-    hold<STAGE_TOKENS / 8>(s);
+    wgmmaCommit();
+    wgmmaWait<0>();
+    fenceAccumulators<STAGE_TOKENS / 8>(s);
     onlineSoftmax(s, at + STAGE_TOKENS > tile.position, at, rows.position, scale, maximum, total, factor);
-    int attended = -1; // slot whose values are being added up
+    int reading = -1; // stage buffer whose V a wgmma is reading
     for (int i = 1; i < mine.count; i++) {
         at += STAGE_TOKENS;
         int before = number++ % STAGES;
         barrierWait(&full[number % STAGES], number / STAGES & 1);
-        settle(sums, attended, empty);
+        finishValues(sums, reading, empty);
         rescale(sums, factor);
         packWeights(weights, s);
-        attended = before;
-        hold<STAGE_TOKENS / 8>(s);
-        hold<HEAD_WIDTH / 8>(sums);
-        gemmBegin();
+        reading = before;
+        fenceAccumulators<STAGE_TOKENS / 8>(s);
+        fenceAccumulators<HEAD_WIDTH / 8>(sums);
+        wgmmaFence();
         scores(s, query, base + number % STAGES * STAGE_BYTES);
-        gemmCommit();
+        wgmmaCommit();
         addValues(sums, weights, base + before * STAGE_BYTES);
-        gemmCommit();
-        gemmWait<1>();
-        hold<STAGE_TOKENS / 8>(s);
+        wgmmaCommit();
+        wgmmaWait<1>();
+        fenceAccumulators<STAGE_TOKENS / 8>(s);
         onlineSoftmax(s, at + STAGE_TOKENS > tile.position, at, rows.position, scale, maximum, total, factor);
     }
-    settle(sums, attended, empty);
+    finishValues(sums, reading, empty);
     rescale(sums, factor);
     packWeights(weights, s);
-    attended = number++ % STAGES;
-    hold<HEAD_WIDTH / 8>(sums);
-    gemmBegin();
-    addValues(sums, weights, base + attended * STAGE_BYTES);
-    gemmCommit();
-    settle(sums, attended, empty);
+    reading = number++ % STAGES;
+    fenceAccumulators<HEAD_WIDTH / 8>(sums);
+    wgmmaFence();
+    addValues(sums, weights, base + reading * STAGE_BYTES);
+    wgmmaCommit();
+    finishValues(sums, reading, empty);
     __shared__ bool last;
-    if (mine.parts > 1 && !merge(mine, work.kvHead, splits, parts, finished, sums, maximum, total, scale, &last))
+    if (mine.parts > 1
+            && !mergePartials(mine, work.kvHead, splits, parts, finished, sums, maximum, total, scale, &last))
         return;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -308,13 +311,12 @@ __device__ __forceinline__ void attend(const Work &work, const half16 *queries, 
 }
 
 // queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, as layerBlock takes them;
-// any grid: its blocks take the parts of all tiles, of each KV head, between them; `splits` of a tile's context where
-// it is long enough;
-// finished [tiles][KV_HEADS] zeroed. With 160 registers a block of host tokens that are sent fits beside it (4,096 are
-// left).
-// With a step's header decode attention is the next kernel, and runs beside this one on the multiprocessors that the
-// header leaves it: it does not wait for the kernel before, so it must not begin before that has ended. Then the header
-// says how many share a tile, too.
+// finished [tiles][KV_HEADS] is zero before and after. Any grid: the thread blocks take the work units in turn
+// (tiles.cu). With 160 registers per thread, 4,096 registers of a multiprocessor are left, enough for a thread block of
+// send_host_tokens.
+// With a header, the next kernel is decode attention, which runs on the multiprocessors that the header leaves it. It
+// does not wait for the kernel before this one, so this kernel lets it start only after that kernel has ended. The
+// header also has the number of splits.
 extern "C" __global__ void __maxnreg__(160) prefill_attention(const half16 *queries, const half16 *blocks,
         const int *tables, const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits,
         float *parts, int *finished, int tileCount, const int *header) {
@@ -328,20 +330,20 @@ extern "C" __global__ void __maxnreg__(160) prefill_attention(const half16 *quer
     if (header) splits = header[PROMPT_SPLITS];
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
-            barrierInit(&full[i], STAGERS);
-            barrierInit(&empty[i], ATTENDERS / 32);
+            barrierInit(&full[i], STAGING_THREADS);
+            barrierInit(&empty[i], ATTENTION_THREADS / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
     Work work(tiles, tileCount, splits, working);
-    if (threadIdx.x >= ATTENDERS) {
+    if (threadIdx.x >= ATTENTION_THREADS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 96;");
-        Stager(blocks, tables, work, poolBlocks, stagingShift).all(ring, full, empty);
+        Stager(blocks, tables, work, poolBlocks, stagingShift).run(ring, full, empty);
         return;
     }
     asm volatile("setmaxnreg.inc.sync.aligned.u32 192;");
     word base = address(ring);
     int number = 0;
-    while (work.next()) attend(work, queries, scale, out, splits, parts, finished, base, full, empty, number);
+    while (work.next()) computeUnit(work, queries, scale, out, splits, parts, finished, base, full, empty, number);
 }

@@ -22,8 +22,8 @@ typedef unsigned short half16;
 typedef unsigned int word;
 typedef unsigned long long wide;
 
-// For stress tests, with -DSTRESS_DELAY=seed: around each flag that another block, another kernel or the CPU waits for,
-// one warp in four sleeps for up to 32 microseconds. Without the define it is nothing.
+// For stress tests, with -DSTRESS_DELAY=seed: at a call, one warp in four sleeps for up to 32 microseconds. Calls stand
+// around each flag that another thread block, another kernel or the CPU waits for. Without the define it is empty.
 #ifdef STRESS_DELAY
 __device__ __forceinline__ void stressDelay() {
     wide x = (wide)clock64() ^ (wide)STRESS_DELAY << 32;
@@ -60,8 +60,10 @@ __device__ __forceinline__ half16 narrow(float v) { return (half16)(pack(v, 0.f)
 __device__ __forceinline__ float low(word v) { return widen((half16)(v & 0xffff)); }
 __device__ __forceinline__ float high(word v) { return widen((half16)(v >> 16)); }
 
-// c[16 x 8] += a[16 x 16] b[16 x 8]: a0 (row g, k 2q), a1 (row g+8, k 2q), a2 (row g, k 2q+8), a3 (row g+8, k 2q+8);
-// b0 (k 2q, column g), b1 (k 2q+8); c0, c1 (row g, columns 2q, 2q+1), c2, c3 (row g+8); g = lane / 4, q = lane % 4
+// c[16 x 8] += a[16 x 16] b[16 x 8]. With g = lane / 4 and q = lane % 4, a lane holds:
+//   a0 (row g, k 2q), a1 (row g+8, k 2q), a2 (row g, k 2q+8), a3 (row g+8, k 2q+8)
+//   b0 (k 2q, column g), b1 (k 2q+8, column g)
+//   c0, c1 (row g, columns 2q, 2q+1), c2, c3 (row g+8, the same columns)
 __device__ __forceinline__ void multiply(float *c, word a0, word a1, word a2, word a3, word b0, word b1) {
 #if BF16
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
@@ -77,14 +79,14 @@ __device__ __forceinline__ void multiply(float *c, word a0, word a1, word a2, wo
 #endif
 }
 
-// the transpose of an 8 x 8 matrix of 16-bit values spread over the warp: row g, columns 2q and 2q+1 a lane
+// Transposes an 8 x 8 matrix of 16-bit values that the warp holds: a lane has columns 2q and 2q+1 of row g.
 __device__ __forceinline__ word transpose(word v) {
     word r;
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(v));
     return r;
 }
 
-// 16 bytes that are read once: past the first-level cache
+// Loads 16 bytes that are read once, without allocating them in the L1 cache.
 __device__ __forceinline__ uint4 stream(const void *p) {
     uint4 r;
 #if __CUDA_ARCH__ >= 800
@@ -115,7 +117,7 @@ template <int PENDING> __device__ __forceinline__ void copyWait() {
 #endif
 }
 
-// Programmatic dependent launch: everything before the wait may run while the kernel before still does
+// Programmatic dependent launch: what stands before the wait may run before the previous kernel has ended.
 __device__ __forceinline__ void dependencyWait() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -129,9 +131,8 @@ __device__ __forceinline__ void dependentsLaunch() {
     stressDelay();
 }
 
-// Zeroes what pads the heads of `rows` rows of attended [rows][HEADS][HEAD_WIDTH], for kernels that write HEAD_DIM
-// values of each head. A row of NaN that was there before leaves NaN in the padding, and the output projection
-// multiplies it by zero weights.
+// Zeroes the padding of each head in attended [rows][HEADS][HEAD_WIDTH], for kernels that write HEAD_DIM values of each
+// head. An earlier row of NaN may have left NaN in the padding, which the output projection multiplies by zero weights.
 __device__ __forceinline__ void clearPadding(half16 *attended, int rows, int thread, int threads) {
     const int PIECES = (HEAD_WIDTH - HEAD_DIM) / 8;
     for (int i = thread; PIECES > 0 && i < rows * HEADS * PIECES; i += threads)
@@ -145,7 +146,7 @@ __device__ __forceinline__ float exp2Fast(float v) {
     return r;
 }
 
-// silu(gate) * up. The fast division errs by two units in the last place of fp32; results are rounded to 16 bits.
+// silu(gate) * up. The fast division has an error of two units in the last place of fp32; results have 16 bits.
 __device__ __forceinline__ float swigluOf(float gate, float up) {
     return __fdividef(gate, 1 + __expf(-gate)) * up;
 }
@@ -161,7 +162,7 @@ __device__ __forceinline__ wide mixed(wide x) {
     return x ^ x >> 31;
 }
 
-// the sum over the block, in every thread; in one order
+// Returns the sum over the thread block in every thread. The order of additions is fixed.
 __device__ __forceinline__ float blockSum(float v) {
     __shared__ float sums[32];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
@@ -186,65 +187,65 @@ __device__ __forceinline__ const half16 *layerBlock(const half16 *blocks, int id
 }
 
 struct Draw { float temperature, topP, minP, uniform; int topK, row, logprobs, adjusted; };
-// what is done to a token's logit first; a forbidden token's penalty is infinite
+// Changes a token's logit before sampling. The penalty of a forbidden token is infinite.
 struct Adjustment { int token; float bias, repetition, penalty; };
-// the host writes these structs, and BatchHostTokens and HostTokens below, in the same layout
+// The host writes these structs, and BatchHostTokens and HostTokens below.
 static_assert(sizeof(Draw) == 32 && sizeof(Adjustment) == 16, "StepBuffer.java writes these structs");
 
-// In-flight tokens: decode rows whose attention the CPU computes. The last rows of a step, from `firstSlot` on, are
-// slots: at each layer rows that are ready take them, run the post-projection and the next pre-projection, and leave
-// again.
-// A row keeps its residual and angles here. slotMaps[layer] says which host tokens hold the slots before layer's pre-
-// projection.
-// The step's own kernels touch GPU memory alone; `transfer` carries rows over the link beside them (host_transfer.cu).
+// Host tokens: decode tokens whose attention the CPU computes. An in-flight token keeps its residual and angles here
+// between layers. The last rows of a step, from `firstSlot` on, are slots. At each layer, in-flight tokens whose
+// attention has returned take the slots. They run the output projection, the MLP and the next QKV projection, and
+// leave. slotMaps[layer] has the host token of each slot before the QKV projection of that layer.
+// The step's own kernels access GPU memory only. The kernel `transfer` runs beside them and copies over the link.
 struct HostTokens {
     float *residual;          // [host tokens][HIDDEN]
     float2 *angles;           // [host tokens][HEAD_DIM / 2]
     Draw *draws;              // [host tokens]
     int *slotMaps;            // [layers + 1][MAX_SLOTS] host token or -1
-    half16 *outgoing;         // [host tokens][HEADS + 2 KV_HEADS][HEAD_DIM] q, k and v on their way to the host
-    half16 *incoming;         // [host tokens][HEADS][HEAD_DIM] attention that has come from it
-    wide *sendQueue;         // ring of (number + 1) << 24 | layer << 16 | host token
-    wide *returnQueues;           // [layers] rings of (number + 1) << 16 | host token
-    wide *returned;            // [layers] returns that slots have taken
-    wide *arrived;            // [layers] returns so far
-    // sendQueue so far; then those sent, results received, and whether the step nears its end
+    half16 *outgoing;         // [host tokens][HEADS + 2 KV_HEADS][HEAD_DIM] q, k and v to send to the host
+    half16 *incoming;         // [host tokens][HEADS][HEAD_DIM] attention output received from the host
+    wide *sendQueue;          // ring of (number + 1) << 24 | layer << 16 | host token
+    wide *returnQueues;       // [layers] rings of (number + 1) << 16 | host token
+    wide *returned;           // [layers] number of entries of returnQueues that slots have taken
+    wide *arrived;            // [layers] number of entries written to returnQueues
+    // [4] numbers of entries written to sendQueue, of those sent, and of results received; 1 in the last layer's
+    // attention, 0 in the embedding
     wide *sendCounters;
-    // pinned host memory
+    // the next four are pinned host memory
     volatile wide *tasks;     // ring of (number + 1) << 24 | layer << 16 | host token
-    volatile wide *ready;     // likewise
+    volatile wide *ready;     // ring of results, with the same entries
     half16 *sent;             // [host tokens][HEADS + 2 KV_HEADS][HEAD_DIM]
     const half16 *results;    // [host tokens][HEADS][HEAD_DIM]
-    int ringMask;             // of all rings
-    wide *stamps;             // [layers + 1] when each layer's attention began, and when the step reported
-    // pinned host memory, of rows that pass all layers in their step: `rope_store` or `send_host_tokens` asks for their
-    // attention, `receive_host_tokens` waits for it
-    volatile wide *asked;     // ring of (number + 1) << 24 | layer << 16 | host token
-    volatile wide *answered;  // [host tokens] number + 1 of the last answer
-    // not 0: no answers come any more; who says so: 1 the host or `receive_host_tokens`, 2 the transfer kernel
-    volatile int *givenUp;
-    // [2 sub-batches][layers][2] when `receive_host_tokens` began to wait, and when all was there
+    int ringMask;             // entries of each ring, minus 1
+    wide *stamps;             // [layers + 1] start of each layer's attention and of `report`, in nanoseconds
+    // pinned host memory of same-layer tokens: `rope_store` or `send_host_tokens` pushes their tasks, and
+    // `receive_host_tokens` waits for their results
+    volatile wide *sameLayerTasks; // ring of (number + 1) << 24 | layer << 16 | host token
+    volatile wide *completed; // [host tokens] number + 1 of the last completed same-layer task
+    // not 0: no results will come; 1: set by the host or `receive_host_tokens`, 2: by the transfer kernel
+    volatile int *aborted;
+    // [2 sub-batches][layers][2] start and end of the wait of `receive_host_tokens`, in nanoseconds
     wide *waits;
-    wide timeout;            // nanoseconds that `receive_host_tokens` waits for a row
-    int *sentWarps;           // [host tokens] warps of `rope_store` that have sent their part of a row
-    wide transferTimeout;     // nanoseconds that `transfer` stays for its step to end
+    wide timeout;             // max nanoseconds that `receive_host_tokens` waits for a host token
+    int *sentWarps;           // [host tokens] number of warps of `rope_store` that have sent their part
+    wide transferTimeout;     // max nanoseconds that `transfer` waits for the end of its step
 };
 static_assert(sizeof(HostTokens) == 192, "HostLinkMemory.java writes this struct");
 
-// Host tokens of a sub-batch, as its header says: `count` rows from `first` on. Their tasks of a layer are numbered
-// from base + layer * all + offset on, where `all` are those of the step's sub-batches together.
+// The same-layer tokens of a sub-batch, from its header: `count` rows that begin at `first`. The first task of a layer
+// has number base + layer * all + offset. `all` counts the same-layer tokens of all sub-batches of the step.
 struct BatchHostTokens { int first, count, all, offset; wide base; };
 static_assert(sizeof(BatchHostTokens) == 24, "StepBuffer.java writes this struct");
 __device__ __forceinline__ const BatchHostTokens *batchHostTokens(const int *header) {
     return (const BatchHostTokens *)(header + 8);
 }
-__device__ __forceinline__ void ask(const HostTokens *hostTokens, const BatchHostTokens *rows, int i, int hostToken,
-        int layer) {
+__device__ __forceinline__ void pushSameLayerTask(const HostTokens *hostTokens, const BatchHostTokens *rows, int i,
+        int hostToken, int layer) {
     wide number = rows->base + (wide)layer * rows->all + rows->offset + i;
-    hostTokens->asked[number & hostTokens->ringMask] = (number + 1) << 24 | (wide)layer << 16 | hostToken;
+    hostTokens->sameLayerTasks[number & hostTokens->ringMask] = (number + 1) << 24 | (wide)layer << 16 | hostToken;
 }
-// the host token of a row's slot, or -1
-__device__ __forceinline__ int hostTokenIndex(int slot) { return slot < -1 ? -2 - slot : -1; }
+// The same-layer token of a row, which its KV slot encodes as -2 - index; -1 if it has none.
+__device__ __forceinline__ int sameLayerToken(int slot) { return slot < -1 ? -2 - slot : -1; }
 
 __device__ __forceinline__ wide nanos() {
     wide t;
@@ -252,26 +253,29 @@ __device__ __forceinline__ wide nanos() {
     return t;
 }
 
-__device__ __forceinline__ int slotted(const HostTokens *hostTokens, int layer, int slot) {
+// The in-flight token that holds a slot of the layer, or -1.
+__device__ __forceinline__ int inFlightToken(const HostTokens *hostTokens, int layer, int slot) {
     return hostTokens->slotMaps[layer * MAX_SLOTS + slot];
 }
 
-// Orders the read of a flag before the reads of the data that it announces, where the CPU or another kernel has written
-// both. The thread that read the flag calls it before the barrier that lets other threads read the data.
+// Orders the read of a flag before the reads of its data, if the CPU or another kernel has written both. The thread
+// that has read the flag calls it before the barrier after which other threads read the data.
 __device__ __forceinline__ void acquireSystem() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 __device__ __forceinline__ void acquireDevice() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
-// The link between GPU and host for in-flight tokens: sends what has left with a task each, and brings results that are
-// ready. No kernel waits for it.
-//   flag          written by                                  read by                 between flag and data
-//   ready         a worker: results, then setRelease          carryRows               acquireSystem, then the barrier
-//   tasks         sendRow: sent, then __threadfence_system    a worker                getAcquire
-//   sendQueue     exchange: after rope_store wrote outgoing   carryRows               acquireSystem, then the barrier
-//   returnQueues  bringRow: incoming, then __threadfence      chooseReturningTokens   acquireDevice, the kernel's end
-//   answered      a worker: results, then setRelease          receive_host_tokens     ld.acquire.sys, then the barrier
-#define AHEAD 8
+// Transfers between GPU and host. A writer writes the data, then the flag; a reader reads the flag, then the data.
+//   flag            written by                                     read by                between flag and data
+//   ready           worker: results, then setRelease               transferTokens         acquireSystem, barrier
+//   tasks           sendToken: sent, then __threadfence_system     worker                 getAcquire
+//   sendQueue       exchangeSlots: after rope_store's outgoing     transferTokens         acquireSystem, barrier
+//   returnQueues    receiveToken: incoming, then __threadfence     chooseReturningTokens  acquireDevice, end of kernel
+//   sameLayerTasks  rope_store or send_host_tokens: sent, then     worker                 getAcquire
+//                   __threadfence_system
+//   completed       worker: results, then setRelease               receive_host_tokens    ld.acquire.sys, barrier
+// No kernel waits for the transfers of in-flight tokens. Loads that a lane of receiveToken has under way at a time:
+#define LOADS_AT_ONCE 8
 
-__device__ __forceinline__ void sendRow(HostTokens *hostTokens, wide number, wide entry) {
+__device__ __forceinline__ void sendToken(HostTokens *hostTokens, wide number, wide entry) {
     const int EIGHTS = (HEADS + 2 * KV_HEADS) * HEAD_DIM / 8;
     int lane = threadIdx.x % 32;
     const uint4 *from = (const uint4 *)(hostTokens->outgoing + (size_t)(entry & 0xffff) * EIGHTS * 8);
@@ -284,23 +288,23 @@ __device__ __forceinline__ void sendRow(HostTokens *hostTokens, wide number, wid
     if (lane == 0) hostTokens->tasks[number & hostTokens->ringMask] = (number + 1) << 24 | entry;
 }
 
-__device__ __forceinline__ void bringRow(HostTokens *hostTokens, int layer, int hostToken) {
+__device__ __forceinline__ void receiveToken(HostTokens *hostTokens, int layer, int hostToken) {
     const int EIGHTS = HEADS * HEAD_DIM / 8;
     int lane = threadIdx.x % 32;
     const uint4 *from = (const uint4 *)(hostTokens->results + (size_t)hostToken * EIGHTS * 8);
     uint4 *to = (uint4 *)(hostTokens->incoming + (size_t)hostToken * EIGHTS * 8);
 #pragma unroll 1
-    for (int first = 0; first < EIGHTS; first += AHEAD * 32) {
-        uint4 v[AHEAD];
+    for (int first = 0; first < EIGHTS; first += LOADS_AT_ONCE * 32) {
+        uint4 v[LOADS_AT_ONCE];
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
+        for (int i = 0; i < LOADS_AT_ONCE; i++) {
             int at = first + i * 32 + lane;
             if (at < EIGHTS)
                 asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v[i].x), "=r"(v[i].y),
                         "=r"(v[i].z), "=r"(v[i].w) : "l"(from + at));
         }
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
+        for (int i = 0; i < LOADS_AT_ONCE; i++) {
             int at = first + i * 32 + lane;
             if (at < EIGHTS) to[at] = v[i];
         }
@@ -315,29 +319,30 @@ __device__ __forceinline__ void bringRow(HostTokens *hostTokens, int layer, int 
     }
 }
 
-// One look by a thread block of WARPS warps, in which at most 32 WARPS rows go either way; how many did.
-template <int WARPS_HERE> __device__ __forceinline__ int carryRows(HostTokens *hostTokens, wide &sent, wide &received) {
-    __shared__ int leaving, coming;
-    __shared__ wide sendQueue[WARPS_HERE * 32], entries[WARPS_HERE * 32];
+// Sends and receives the host tokens whose entries are in the rings, at most 32 * BLOCK_WARPS each way. A thread block
+// of BLOCK_WARPS warps calls it.
+template <int BLOCK_WARPS>
+__device__ __forceinline__ void transferTokens(HostTokens *hostTokens, wide &sent, wide &received) {
+    __shared__ int sendCount, receiveCount;
+    __shared__ wide toSend[BLOCK_WARPS * 32], toReceive[BLOCK_WARPS * 32];
     int warp = threadIdx.x / 32;
     wide entry = hostTokens->ready[(received + threadIdx.x) & hostTokens->ringMask];
-    // the attention of a layer may be adding more meanwhile
+    // decode attention may append entries at the same time, so each thread reads its entry once
     wide sending = *(volatile wide *)&hostTokens->sendQueue[(sent + threadIdx.x) & hostTokens->ringMask];
     __syncthreads();
-    if (threadIdx.x == 0) leaving = coming = WARPS_HERE * 32;
+    if (threadIdx.x == 0) sendCount = receiveCount = BLOCK_WARPS * 32;
     __syncthreads();
-    if (entry >> 24 != received + threadIdx.x + 1) atomicMin(&coming, (int)threadIdx.x);
-    if (sending >> 24 != sent + threadIdx.x + 1) atomicMin(&leaving, (int)threadIdx.x);
-    entries[threadIdx.x] = entry;
-    sendQueue[threadIdx.x] = sending & 0xffffff;
+    if (entry >> 24 != received + threadIdx.x + 1) atomicMin(&receiveCount, (int)threadIdx.x);
+    if (sending >> 24 != sent + threadIdx.x + 1) atomicMin(&sendCount, (int)threadIdx.x);
+    toReceive[threadIdx.x] = entry;
+    toSend[threadIdx.x] = sending & 0xffffff;
     stressDelay();
     acquireSystem();
     __syncthreads();
-    for (int i = warp; i < coming + leaving; i += WARPS_HERE) {
-        if (i < coming) bringRow(hostTokens, (int)(entries[i] >> 16 & 0xff), (int)(entries[i] & 0xffff));
-        else sendRow(hostTokens, sent + i - coming, sendQueue[i - coming]);
+    for (int i = warp; i < receiveCount + sendCount; i += BLOCK_WARPS) {
+        if (i < receiveCount) receiveToken(hostTokens, (int)(toReceive[i] >> 16 & 0xff), (int)(toReceive[i] & 0xffff));
+        else sendToken(hostTokens, sent + i - receiveCount, toSend[i - receiveCount]);
     }
-    sent += leaving;
-    received += coming;
-    return leaving + coming;
+    sent += sendCount;
+    received += receiveCount;
 }

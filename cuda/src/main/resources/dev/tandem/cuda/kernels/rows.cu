@@ -1,17 +1,17 @@
-// Row-wise kernels between the GEMMs: embed, add_norm, close_up, rope_store, swiglu; and move_out, move_in and
-// sum_moved, which convert KV between the GPU's and the host's blocks. One thread block per row unless said otherwise.
-// Shapes stand at each kernel.
+// Row-wise kernels between the GEMMs: embed, add_norm, compact_rows, rope_store and swiglu. Then move_out, move_in and
+// sum_moved, which convert KV between GPU blocks and host blocks. Unless a kernel says otherwise, one thread block
+// computes one row.
 //
-// Shared memory: add_norm has blockSum's 32 sums and, in a cluster, one sum per thread block; sum_moved has 8 sums. No
-// dynamic part.
+// Shared memory: add_norm has the 32 sums of blockSum and, in a cluster, one sum per thread block. sum_moved has 8
+// sums. None has dynamic shared memory.
 //
 // Waits and signals:
-//   all but move_*, sum_moved, random_fill      dependencyWait before they read what the kernel before wrote
+//   all but move_*, sum_moved, random_fill      dependencyWait before they read results of the previous kernel
 //   add_norm               thread blocks of a cluster exchange sums (clusterSum)
-//   rope_store             takes returning tokens from returnQueues; signals asked with the last warp of a host token
-//   embed                  clears sendCounters[3], by which the transfer kernel knows that a step begins
+//   rope_store             takes returning tokens from returnQueues; pushes a same-layer task after its last warp
+//   embed                  clears sendCounters[3], which ends the transfer kernel when it is 1
 
-// neighbouring values that move at once
+// N adjacent values that a thread loads or stores together
 template <int N> struct alignas(N >= 4 ? 16 : 4 * N) Floats {
     float of[N];
     __device__ __forceinline__ void operator+=(const Floats &v) {
@@ -36,18 +36,18 @@ template <int N> __device__ __forceinline__ Floats<N> widened(const Halves<N> &v
     return r;
 }
 
-// residual[row] = table[tokens[row]]; angles[row][i] = (cos, sin) of position times frequency. Rows from firstSlot on
-// are slots: those that enter layer 0 (admitted[slot] >= 0, with what their token is drawn by) keep theirs in
-// `hostTokens`. A negative token is one that the step before has chosen, its -1 - token'th; that one is -1 where logits
-// were no numbers.
-extern "C" __global__ void embed(const int *tokens, const int *chosen, const int *positions, const half16 *table,
+// residual[row] = table[tokens[row]]; angles[row][i] = (cos, sin) of position times frequency i.
+// A negative token is a placeholder for sampled[-1 - token], a token that the previous step sampled. That one is -1 if
+// its logits had a NaN. Rows from firstSlot on are slots. An in-flight token that enters layer 0 (admitted[slot] >= 0)
+// gets its residual, angles and draw in `hostTokens`.
+extern "C" __global__ void embed(const int *tokens, const int *sampled, const int *positions, const half16 *table,
         const float *frequencies, float *residual, float2 *angles, int firstSlot, HostTokens *hostTokens,
         const int *admitted, const Draw *draws) {
     dependentsLaunch();
     dependencyWait();
     int row = blockIdx.x;
     float *to = residual + (size_t)row * HIDDEN;
-    float2 *turns = angles + (size_t)row * (HEAD_DIM / 2);
+    float2 *rotations = angles + (size_t)row * (HEAD_DIM / 2);
     if (row >= firstSlot) {
         int slot = row - firstSlot, hostToken = admitted[slot];
         if (threadIdx.x == 0) hostTokens->slotMaps[slot] = hostToken;
@@ -55,25 +55,25 @@ extern "C" __global__ void embed(const int *tokens, const int *chosen, const int
         for (int i = threadIdx.x; i < HIDDEN; i += blockDim.x) to[i] = 0;
         if (hostToken < 0) return;
         to = hostTokens->residual + (size_t)hostToken * HIDDEN;
-        turns = hostTokens->angles + (size_t)hostToken * (HEAD_DIM / 2);
+        rotations = hostTokens->angles + (size_t)hostToken * (HEAD_DIM / 2);
         if (threadIdx.x == 0) hostTokens->draws[hostToken] = draws[slot];
     }
     int token = tokens[row];
-    if (token < 0) token = max(chosen[-1 - token], 0);
+    if (token < 0) token = max(sampled[-1 - token], 0);
     const half16 *from = table + (size_t)token * HIDDEN;
     for (int i = threadIdx.x; i < HIDDEN; i += blockDim.x) to[i] = widen(from[i]);
     for (int i = threadIdx.x; i < HEAD_DIM / 2; i += blockDim.x) {
         float s, c;
         sincosf(positions[row] * frequencies[i], &s, &c);
-        turns[i] = make_float2(c, s);
+        rotations[i] = make_float2(c, s);
     }
 }
 
 #if __CUDA_ARCH__ >= 900
-// the sum over the blocks of a cluster, in every thread; in one order
+// Returns the sum over the thread blocks of a cluster in every thread. The order of additions is fixed.
 template <int BLOCKS> __device__ __forceinline__ float clusterSum(float v) {
     __shared__ float sums[BLOCKS];
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); // they have begun
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); // all thread blocks of the cluster have started
     if (threadIdx.x < BLOCKS) {
         asm volatile("{\n.reg .b32 there, rank;\nmov.u32 rank, %%cluster_ctarank;\n"
             "mad.lo.u32 there, rank, 4, %0;\nmapa.shared::cluster.u32 there, there, %1;\n"
@@ -89,18 +89,18 @@ template <int BLOCKS> __device__ __forceinline__ float clusterSum(float v) {
 #endif
 
 // residual[row] += sum of the GEMM's partials [splits][partialRows][HIDDEN]; out[row] = its RMS norm.
-// rowMap picks the rows whose norm is wanted; with it the residual is left as it was.
-// The residual of a slot's row is in `hostTokens`; what GEMMs have added since is in the slot's own place, and becomes
-// zero.
-// BLOCKS, a cluster where there are several, share a row; a thread has SOME neighbouring values at a time, of AT_ONCE
-// partials for sure.
 // grid (rows, BLOCKS)
-template <int BLOCKS, int THREADS, int SOME, int AT_ONCE, int UNROLLED>
+// rowMap, if present, selects the rows of the norm, and the residual does not change.
+// The residual of an in-flight token is in `hostTokens`. GEMMs since the last norm have added to the slot's row of
+// `residual`, which is added to the token's residual and zeroed.
+// BLOCKS thread blocks compute a row together; several form a cluster. A thread loads VALUES adjacent values at a time,
+// and those of PARTIALS partials before it adds them.
+template <int BLOCKS, int THREADS, int VALUES, int PARTIALS, int UNROLLED>
 __device__ __forceinline__ void addNorm(float *residual, const float *partials, int splits, int partialRows,
         const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, const HostTokens *hostTokens,
         int mapLayer) {
-    typedef Floats<SOME> Values;
-    const int ALL = HIDDEN / SOME, SHARE = (ALL + BLOCKS - 1) / BLOCKS, PER = (SHARE + THREADS - 1) / THREADS;
+    typedef Floats<VALUES> Values;
+    const int ALL = HIDDEN / VALUES, SHARE = (ALL + BLOCKS - 1) / BLOCKS, PER = (SHARE + THREADS - 1) / THREADS;
     int place = blockIdx.x, begin = blockIdx.y * SHARE, end = min(ALL, begin + SHARE);
     Values v[PER], w[PER];
     dependentsLaunch();
@@ -114,10 +114,10 @@ __device__ __forceinline__ void addNorm(float *residual, const float *partials, 
     }
     dependencyWait();
     int row = rowMap ? rowMap[place] : place;
-    Values *mine = (Values *)(residual + (size_t)row * HIDDEN), *home = nullptr;
+    Values *mine = (Values *)(residual + (size_t)row * HIDDEN), *stored = nullptr;
     if (row >= firstSlot) {
-        int hostToken = slotted(hostTokens, mapLayer, row - firstSlot);
-        if (hostToken >= 0) home = (Values *)(hostTokens->residual + (size_t)hostToken * HIDDEN);
+        int hostToken = inFlightToken(hostTokens, mapLayer, row - firstSlot);
+        if (hostToken >= 0) stored = (Values *)(hostTokens->residual + (size_t)hostToken * HIDDEN);
     }
     float squares = 0;
 #pragma unroll
@@ -126,25 +126,25 @@ __device__ __forceinline__ void addNorm(float *residual, const float *partials, 
         if (i >= end) break;
         v[j] = mine[i];
 #pragma unroll UNROLLED
-        for (int from = 0; from < splits; from += AT_ONCE) {
-            Values parts[AT_ONCE];
+        for (int from = 0; from < splits; from += PARTIALS) {
+            Values parts[PARTIALS];
 #pragma unroll
-            for (int k = 0; k < AT_ONCE; k++)
+            for (int k = 0; k < PARTIALS; k++)
                 if (from + k < splits)
                     parts[k] = ((const Values *)(partials + ((size_t)(from + k) * partialRows + row) * HIDDEN))[i];
 #pragma unroll
-            for (int k = 0; k < AT_ONCE; k++)
+            for (int k = 0; k < PARTIALS; k++)
                 if (from + k < splits) v[j] += parts[k];
         }
         if (row >= firstSlot) {
-            if (home) v[j] += home[i];
-            if (home && !rowMap) home[i] = v[j];
+            if (stored) v[j] += stored[i];
+            if (stored && !rowMap) stored[i] = v[j];
             if (!rowMap) mine[i] = Values();
         } else if (splits && !rowMap) {
             mine[i] = v[j];
         }
 #pragma unroll
-        for (int k = 0; k < SOME; k++) squares += v[j].of[k] * v[j].of[k];
+        for (int k = 0; k < VALUES; k++) squares += v[j].of[k] * v[j].of[k];
     }
     squares = blockSum(squares);
 #if __CUDA_ARCH__ >= 900
@@ -156,25 +156,25 @@ __device__ __forceinline__ void addNorm(float *residual, const float *partials, 
         int i = begin + threadIdx.x + j * THREADS;
         if (i >= end) break;
 #pragma unroll
-        for (int k = 0; k < SOME; k++) v[j].of[k] *= scale * w[j].of[k];
-        ((Halves<SOME> *)(out + (size_t)place * HIDDEN))[i] = narrowed(v[j]);
+        for (int k = 0; k < VALUES; k++) v[j].of[k] *= scale * w[j].of[k];
+        ((Halves<VALUES> *)(out + (size_t)place * HIDDEN))[i] = narrowed(v[j]);
     }
 }
-#define ADD_NORM(NAME, CLUSTER, BLOCKS, THREADS, SOME, AT_ONCE, UNROLLED) \
+#define ADD_NORM(NAME, CLUSTER, BLOCKS, THREADS, VALUES, PARTIALS, UNROLLED) \
     extern "C" __global__ void CLUSTER __launch_bounds__(THREADS) NAME(float *residual, const float *partials, \
             int splits, int partialRows, \
             const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, \
                     const HostTokens *hostTokens, int mapLayer) { \
-        addNorm<BLOCKS, THREADS, SOME, AT_ONCE, UNROLLED>(residual, partials, splits, partialRows, weight, rowMap, \
+        addNorm<BLOCKS, THREADS, VALUES, PARTIALS, UNROLLED>(residual, partials, splits, partialRows, weight, rowMap, \
                 out, epsilon, firstSlot, hostTokens, mapLayer); \
     }
-// few rows: the partials of one row after another are what takes long; some: many small blocks beside what is left of
-// the GEMM;
-// many, without partials: blocks, and what a thread has under way
-// a thread of 1024 has 64 registers: with rows wider than 4096 values it has two quads of values, and room for the
-// partials of 4 splits instead of 8
-#define FEW_AT_ONCE (HIDDEN > 4096 ? 4 : 8)
-ADD_NORM(add_norm_few, , 1, 1024, 4, FEW_AT_ONCE, 1)
+// For few rows the time is that of reading a row's partials, so a thread has those of up to 8 splits under way. For
+// more rows, small thread blocks fit beside the last ones of the GEMM. For many rows, without partials, more thread
+// blocks and 16 bytes per load matter.
+// With 1024 threads a thread has 64 registers. In rows of more than 4096 values it has two quads of values, and room
+// for the partials of 4 splits instead of 8.
+#define FEW_PARTIALS (HIDDEN > 4096 ? 4 : 8)
+ADD_NORM(add_norm_few, , 1, 1024, 4, FEW_PARTIALS, 1)
 #if __CUDA_ARCH__ >= 900
 ADD_NORM(add_norm, __cluster_dims__(1, 2, 1), 2, 512, 4, 1, 8)
 #else
@@ -182,11 +182,12 @@ ADD_NORM(add_norm, , 1, 1024, 4, 1, 8)
 #endif
 ADD_NORM(add_norm_many, , 1, 256, 8, 1, 1)
 
-// The last layer's rows that are not sampled have stored their K and V and go no further: the others, rowMap[0],
-// rowMap[1], ..., close up to the front of residual [rows][HIDDEN] and attended [rows][HEADS][HEAD_WIDTH], in place:
-// rowMap[i] >= i. A thread takes 16 bytes of all rows in turn, as many at a time as it has registers for.
-#define CLOSING 16
-extern "C" __global__ void __launch_bounds__(128) close_up(float *residual, half16 *attended, const int *rowMap,
+// Moves the rows that are sampled to the front of residual [rows][HIDDEN] and attended [rows][HEADS][HEAD_WIDTH]: row i
+// becomes row rowMap[i]. The other rows need nothing of the last layer but their K and V.
+// It works in place, because rowMap ascends and rowMap[i] >= i. A thread moves 16 bytes of each row, ROWS_AT_ONCE rows
+// at a time, which its registers hold.
+#define ROWS_AT_ONCE 16
+extern "C" __global__ void __launch_bounds__(128) compact_rows(float *residual, half16 *attended, const int *rowMap,
         int count) {
     dependentsLaunch();
     dependencyWait();
@@ -195,18 +196,18 @@ extern "C" __global__ void __launch_bounds__(128) close_up(float *residual, half
     if (column >= RESIDUAL + ATTENDED) return;
     uint4 *data = column < RESIDUAL ? (uint4 *)residual + column : (uint4 *)attended + column - RESIDUAL;
     size_t stride = column < RESIDUAL ? RESIDUAL : ATTENDED;
-    for (int from = 0; from < count; from += CLOSING) {
-        uint4 some[CLOSING];
+    for (int from = 0; from < count; from += ROWS_AT_ONCE) {
+        uint4 values[ROWS_AT_ONCE];
 #pragma unroll
-        for (int i = 0; i < CLOSING; i++)
-            if (from + i < count) some[i] = data[rowMap[from + i] * stride];
+        for (int i = 0; i < ROWS_AT_ONCE; i++)
+            if (from + i < count) values[i] = data[rowMap[from + i] * stride];
 #pragma unroll
-        for (int i = 0; i < CLOSING; i++)
-            if (from + i < count) data[(from + i) * stride] = some[i];
+        for (int i = 0; i < ROWS_AT_ONCE; i++)
+            if (from + i < count) data[(from + i) * stride] = values[i];
     }
 }
 
-// a warp: the next entries of the layer's ring, in order, take the slots
+// One warp assigns the layer's slots to the next entries of its return queue, in order.
 __device__ __noinline__ void chooseReturningTokens(const HostTokens *hostTokens, int layer, int slots) {
     int lane = threadIdx.x % 32;
     stressDelay();
@@ -217,29 +218,29 @@ __device__ __noinline__ void chooseReturningTokens(const HostTokens *hostTokens,
         int slot = from + lane;
         const volatile wide *ring = hostTokens->returnQueues + (size_t)layer * (hostTokens->ringMask + 1);
         wide entry = more && slot < slots ? ring[(taken + slot) & hostTokens->ringMask] : 0;
-        word there = __ballot_sync(~0u, entry >> 16 == taken + slot + 1);
-        int run = there == ~0u ? 32 : __ffs(~there) - 1;
+        word ready = __ballot_sync(~0u, entry >> 16 == taken + slot + 1);
+        int count = ready == ~0u ? 32 : __ffs(~ready) - 1;
         if (slot < slots)
-            hostTokens->slotMaps[(layer + 1) * MAX_SLOTS + slot] = lane < run ? (int)(entry & 0xffff) : -1;
-        returned += min(run, slots - from);
-        more = run == 32;
+            hostTokens->slotMaps[(layer + 1) * MAX_SLOTS + slot] = lane < count ? (int)(entry & 0xffff) : -1;
+        returned += min(count, slots - from);
+        more = count == 32;
     }
-    acquireDevice(); // the next kernels read what the entries announce
+    acquireDevice(); // the next kernels read the data of these entries
     if (lane == 0) hostTokens->returned[layer] = taken + returned;
 }
 
-// Of a head a thread has ROTATED neighbouring values of the first half and those of the second that rotation brings
-// them together with.
-typedef Floats<ROTATED> Some;
-struct Pair { Some first, second; };
+// RoPE rotates value i of a head together with value i + HEAD_DIM / 2. A thread has ROTATED adjacent values of the
+// first half, and those of the second half that belong to them.
+typedef Floats<ROTATED> Rotated;
+struct Pair { Rotated first, second; };
 #define HALF_HEAD (HEAD_DIM / 2)
 
 #define QKV_AT_ONCE 4
 
-// Values of a row from `column` on, and half a head further: sum of partials (splits > 0) or the finished GEMM, and
-// bias
-__device__ __forceinline__ Pair projected(const float *partials, int splits, int partialRows, const half16 *product,
-        const float *bias, int row, int column) {
+// Returns q, k or v of a row before norm and RoPE, from `column` on and half a head further: the sum of the partials
+// (splits > 0) or the result of the GEMM, plus the bias.
+__device__ __forceinline__ Pair readProjection(const float *partials, int splits, int partialRows,
+        const half16 *product, const float *bias, int row, int column) {
     Pair r = {};
     size_t at = (size_t)row * QKV_WIDTH + column;
     if (splits == 0) {
@@ -252,7 +253,7 @@ __device__ __forceinline__ Pair projected(const float *partials, int splits, int
         for (int s = 0; s < QKV_AT_ONCE; s++) {
             if (from + s >= splits) continue;
             const float *part = partials + (size_t)(from + s) * partialRows * QKV_WIDTH + at;
-            parts[s] = {*(const Some *)part, *(const Some *)(part + HALF_HEAD)};
+            parts[s] = {*(const Rotated *)part, *(const Rotated *)(part + HALF_HEAD)};
         }
 #pragma unroll
         for (int s = 0; s < QKV_AT_ONCE; s++) {
@@ -262,13 +263,13 @@ __device__ __forceinline__ Pair projected(const float *partials, int splits, int
         }
     }
     if (bias) {
-        r.first += *(const Some *)(bias + column);
-        r.second += *(const Some *)(bias + column + HALF_HEAD);
+        r.first += *(const Rotated *)(bias + column);
+        r.second += *(const Rotated *)(bias + column + HALF_HEAD);
     }
     return r;
 }
 
-// to a head's values, 16 bits, one after the other; what pads it, up to `width`, becomes zero
+// Stores a thread's values of a head [width] in 16 bits, and zeroes the padding behind HEAD_DIM.
 __device__ __forceinline__ void storeHead(half16 *head, int lane, int width, const Pair &v) {
     if (lane * ROTATED < HALF_HEAD) {
         *(Halves<ROTATED> *)(head + lane * ROTATED) = narrowed(v.first);
@@ -278,10 +279,11 @@ __device__ __forceinline__ void storeHead(half16 *head, int lane, int width, con
         *(Halves<ROTATED> *)(head + d) = Halves<ROTATED>();
 }
 
-// to a head's values of an even token and the next, which lie by turns: of one of them or of both
+// Stores V of a head for an even token, the next one, or both: pair [HEAD_WIDTH][2]. The padding of stored tokens
+// becomes zero.
 template <int EVEN, int ODD>
 __device__ __forceinline__ void storeTokens(half16 *pair, int lane, const Pair &even, const Pair &odd) {
-    auto store = [&](int d, const Some &a, const Some &b) {
+    auto store = [&](int d, const Rotated &a, const Rotated &b) {
         struct alignas(ROTATED == 2 ? 8 : 16) Both { word of[ROTATED]; } r;
 #pragma unroll
         for (int i = 0; i < ROTATED; i++) {
@@ -294,12 +296,12 @@ __device__ __forceinline__ void storeTokens(half16 *pair, int lane, const Pair &
         store(lane * ROTATED, even.first, odd.first);
         store(HALF_HEAD + lane * ROTATED, even.second, odd.second);
     }
-    for (int d = HEAD_DIM + lane * ROTATED; d < HEAD_WIDTH; d += HEAD_LANES * ROTATED) store(d, Some(), Some());
+    for (int d = HEAD_DIM + lane * ROTATED; d < HEAD_WIDTH; d += HEAD_LANES * ROTATED) store(d, Rotated(), Rotated());
 }
 
-// The warp of this thread of a host token has written its part to pinned memory; with the last one's the row's task
-// goes to the host.
-__device__ __forceinline__ void warpSent(const HostTokens *hostTokens, const BatchHostTokens *rows, int row,
+// Called when this warp has written its part of a same-layer token's q, k and v to pinned memory. The last warp of the
+// token pushes its task.
+__device__ __forceinline__ void finishSending(const HostTokens *hostTokens, const BatchHostTokens *rows, int row,
         int hostToken, int layer, int thread) {
     const int THREADS = (HEADS + 2 * KV_HEADS) * HEAD_LANES, WARPS = (THREADS + 31) / 32;
     int inWarp = min(32, THREADS - thread / 32 * 32);
@@ -309,20 +311,18 @@ __device__ __forceinline__ void warpSent(const HostTokens *hostTokens, const Bat
     if (thread % 32 || atomicAdd(hostTokens->sentWarps + hostToken, 1) < WARPS - 1) return;
     hostTokens->sentWarps[hostToken] = 0;
     __threadfence_system();
-    ask(hostTokens, rows, row - rows->first, hostToken, layer);
+    pushSameLayerTask(hostTokens, rows, row - rows->first, hostToken, layer);
 }
 
 // q, k and v of a row: sum of partials (splits > 0) or the finished GEMM, bias, norm of q and k heads, rotation.
 // q goes to queries [rows][HEADS][HEAD_WIDTH], k and v to the row's slot of this layer's blocks (slot -1: nowhere);
 // layerBlock says where a block lies. q, k and v of in-flight tokens go to
 // `hostTokens`;
-// so do those of rows that the CPU attends to within the step (slot < -1). V of two tokens is interleaved: where the
-// next row is of the second, a thread stores both.
-// V of a block's tokens that are not written yet becomes zero, regardless of what a freed block held before: attention
-// multiplies
-// it by zero.
-// HEAD_LANES threads a head; grid (rows, heads * HEAD_LANES / 128), with slots a row of blocks more, which chooses who
-// returns at this layer.
+// so do those of same-layer tokens (slot < -1). A block interleaves V of two tokens: if the next row is the second of
+// the pair, a thread stores both.
+// V of the block's later tokens becomes zero, whatever the block held before, because attention multiplies it by zero.
+// HEAD_LANES threads per head; grid (rows, heads * HEAD_LANES / 128). With slots, one more row of thread blocks chooses
+// the tokens that return at this layer.
 extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partials, int splits, int partialRows,
         const half16 *product, const float *bias, const float *queryNorm, const float *keyNorm, float epsilon,
         const float2 *angles, const int *slots, half16 *queries, half16 *blocks, int poolBlocks, int stagingShift,
@@ -330,25 +330,25 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
     dependentsLaunch();
     int row = blockIdx.x, thread = blockIdx.y * 128 + threadIdx.x, head = thread / HEAD_LANES,
             lane = thread % HEAD_LANES;
-    // the transfer kernel beside this fills what it reads: no need to wait for the GEMM
+    // the transfer kernel writes what this reads, so it need not wait for the GEMM
     if (row == rows && thread < 32) chooseReturningTokens(hostTokens, layer, rows - firstSlot);
     dependencyWait();
     if (row == rows || head >= HEADS + 2 * KV_HEADS) return;
-    int hostToken = row >= firstSlot ? slotted(hostTokens, layer, row - firstSlot) : -1;
+    int hostToken = row >= firstSlot ? inFlightToken(hostTokens, layer, row - firstSlot) : -1;
     if (row >= firstSlot && hostToken < 0) return;
     bool isQuery = head < HEADS, isKey = !isQuery && head < HEADS + KV_HEADS, real = lane * ROTATED < HALF_HEAD;
     int column = head * HEAD_WIDTH + lane * ROTATED, slot = hostToken >= 0 ? -1 : slots[row];
     Pair mine = {}, next = {};
-    if (real) mine = projected(partials, splits, partialRows, product, bias, row, column);
+    if (real) mine = readProjection(partials, splits, partialRows, product, bias, row, column);
     bool together = false, clears = false;
     if (!isQuery && !isKey && slot >= 0) {
         bool continues = row > 0 && slots[row - 1] == slot - 1;
         if (slot % 2 && continues) return;
         int ordinaryRows = min(partialRows, firstSlot), end = slot + 1, endRow = row + 1;
         together = slot % 2 == 0 && endRow < ordinaryRows && slots[endRow] == end;
-        if (together && real) next = projected(partials, splits, partialRows, product, bias, row + 1, column);
-        // the launch's last token of a block clears V behind it; a single token finds it clear unless it begins the
-        // block
+        if (together && real) next = readProjection(partials, splits, partialRows, product, bias, row + 1, column);
+        // The last token that this launch stores in a block clears V behind it. A single token need not, unless it
+        // begins the block: an earlier launch has cleared it.
         if (together) {
             end++;
             endRow++;
@@ -375,22 +375,22 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
             }
     }
     if (real && (isQuery || isKey)) {
-        const float2 *turns = (hostToken >= 0 ? hostTokens->angles + (size_t)hostToken * HALF_HEAD
+        const float2 *rotations = (hostToken >= 0 ? hostTokens->angles + (size_t)hostToken * HALF_HEAD
                 : angles + (size_t)row * HALF_HEAD) + lane * ROTATED;
 #pragma unroll
         for (int i = 0; i < ROTATED; i++) {
-            float2 turn = turns[i];
+            float2 rotation = rotations[i];
             float a = mine.first.of[i], b = mine.second.of[i];
-            mine.first.of[i] = a * turn.x - b * turn.y;
-            mine.second.of[i] = b * turn.x + a * turn.y;
+            mine.first.of[i] = a * rotation.x - b * rotation.y;
+            mine.second.of[i] = b * rotation.x + a * rotation.y;
         }
     }
-    int passing = hostToken >= 0 ? hostToken : hostTokenIndex(slot);
-    if (passing >= 0) {
+    int host = hostToken >= 0 ? hostToken : sameLayerToken(slot);
+    if (host >= 0) {
         bool sends = header && hostToken < 0;
         half16 *to = sends ? hostTokens->sent : hostTokens->outgoing;
-        storeHead(to + ((size_t)passing * (HEADS + 2 * KV_HEADS) + head) * HEAD_DIM, lane, HEAD_DIM, mine);
-        if (sends) warpSent(hostTokens, batchHostTokens(header), row, passing, layer, thread);
+        storeHead(to + ((size_t)host * (HEADS + 2 * KV_HEADS) + head) * HEAD_DIM, lane, HEAD_DIM, mine);
+        if (sends) finishSending(hostTokens, batchHostTokens(header), row, host, layer, thread);
         return;
     }
     if (isQuery) {
@@ -412,7 +412,8 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
         storeTokens<1, 1>(tile + KV_TILE + after * HEAD_WIDTH * 2, lane, Pair(), Pair());
 }
 
-// out[row][i] = silu(gate) * up of a GEMM [rows][2 INTERMEDIATE]; eight values a thread
+// out [rows][INTERMEDIATE] = silu(gate) * up, from the GEMM's result [rows][2 INTERMEDIATE]. A thread computes 8
+// values.
 extern "C" __global__ void __launch_bounds__(256) swiglu(const half16 *gateUp, half16 *out, int rows) {
     dependentsLaunch();
     dependencyWait();
@@ -436,7 +437,7 @@ struct Move { int host, tokens, gpu[4], unused0, unused1; };
 struct Moves { int count, unused[7]; Move list[1]; };
 
 __device__ __forceinline__ word component(const uint4 &v, int i) { return ((const word *)&v)[i]; }
-// four rows of four columns become four columns of four rows
+// Transposes a 4 x 4 matrix of words.
 __device__ __forceinline__ void transpose(uint4 *v) {
     uint4 r[4];
 #pragma unroll
@@ -446,8 +447,8 @@ __device__ __forceinline__ void transpose(uint4 *v) {
     for (int i = 0; i < 4; i++) v[i] = r[i];
 }
 
-// A thread's part of one KV head of a moved block: K of four tokens by eight dimensions, and four times four dimensions
-// of V of two tokens. No shared memory: these run beside kernels that want all of it.
+// A thread's part of one KV head of a block to copy: K of four tokens by eight dimensions, and V of two tokens by four
+// dimensions, four times. These kernels use no shared memory, because they run beside kernels that need all of it.
 #define PARTS_PER_HEAD (2 * HEAD_WIDTH)
 struct MovePart {
     const Move *move;
@@ -471,7 +472,7 @@ struct MovePart {
     }
     __device__ __forceinline__ long host() const { return move->host * hostBlock + head * HOST_HEAD_WORDS; }
     __device__ __forceinline__ long hostKeys(int i) const { return host() + (pair + i) * HOST_TOKENS + token; }
-    // the i-th of V's: tokens 2 at / (HEAD_WIDTH / 4) and the next
+    // the token pair, and the first dimension, of the i-th piece of V
     __device__ __forceinline__ int valuePair(int i) const { return (part + i * PARTS_PER_HEAD) / (HEAD_WIDTH / 4); }
     __device__ __forceinline__ int valueDim(int i) const { return (part + i * PARTS_PER_HEAD) % (HEAD_WIDTH / 4) * 4; }
     __device__ __forceinline__ long gpuValues(int i) const {
@@ -579,7 +580,8 @@ extern "C" __global__ void __launch_bounds__(256) sum_moved(const half16 *gpu, c
     }
 }
 
-// seeded values, uniform around `centre`, for weights of which only the shape matters; columns beyond `real` are zero
+// Fills dummy weights [count / columns][columns] with random values centre - scale ... centre + scale that depend on
+// the seed only. Columns from `real` on become zero.
 extern "C" __global__ void random_fill(half16 *out, long count, int columns, int real, wide seed, float centre,
         float scale) {
     for (long i = (long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (long)gridDim.x * blockDim.x) {

@@ -1,43 +1,44 @@
-// From logits [rows][VOCABULARY] fp32, of which VOCABULARY_REAL are tokens, to tokens [rows]: argmax, adjust, sample,
-// logprobs.
+// Sampling: from logits [rows][VOCABULARY] fp32, of which VOCABULARY_REAL are tokens, to tokens [rows]. Kernels:
+// argmax, adjust, sample, logprobs.
 //
-// Shared memory: 32 candidates or sums for reductions of a thread block; sample has a histogram of BINS 64-bit totals.
-// No dynamic part.
+// Shared memory: 32 candidates or sums for reductions of a thread block. sample has a histogram of BINS 64-bit totals.
+// No dynamic shared memory.
 //
 // Waits and signals: dependencyWait at the start of each kernel; the ARGMAX_PARTS thread blocks of a row of argmax
 // count in `finished`, and the last one merges.
 
 #define BINS 2048
 
-// ascending keys are ascending values
+// Maps fp32 values to integers of the same order.
 __device__ __forceinline__ word key(float v) {
     word b = __float_as_uint(v);
     return b & 0x80000000u ? ~b : b | 0x80000000u;
 }
 
-// the larger value, the lower id among equals; an id is kept as its complement so that the larger key wins
-__device__ __forceinline__ wide better(wide a, wide b) { return a > b ? a : b; }
+// A token as (key of its logit, complement of its id): the larger candidate has the larger logit, or the lower id if
+// the logits are equal.
+__device__ __forceinline__ wide larger(wide a, wide b) { return a > b ? a : b; }
 __device__ __forceinline__ wide candidate(float v, int id) { return (wide)key(v) << 32 | (word)~id; }
 
-__device__ __forceinline__ wide blockBest(wide v) {
+__device__ __forceinline__ wide blockMax(wide v) {
     __shared__ wide bests[32];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
-    for (int i = 16; i; i >>= 1) v = better(v, __shfl_xor_sync(~0u, v, i));
+    for (int i = 16; i; i >>= 1) v = larger(v, __shfl_xor_sync(~0u, v, i));
     if (lane == 0) bests[warp] = v;
     __syncthreads();
     v = lane < warps ? bests[lane] : 0;
-    for (int i = 16; i; i >>= 1) v = better(v, __shfl_xor_sync(~0u, v, i));
+    for (int i = 16; i; i >>= 1) v = larger(v, __shfl_xor_sync(~0u, v, i));
     __syncthreads();
     return v;
 }
 
-// tokens[row] = the lowest id among the largest logits, -1 when a logit is NaN or infinite; grid (rows, ARGMAX_PARTS)
+// tokens[row] = the lowest id of the largest logit, or -1 if a logit is NaN or infinite. grid (rows, ARGMAX_PARTS)
 extern "C" __global__ void __launch_bounds__(256) argmax(const float *logits, wide *parts, int *finished, int *tokens) {
     dependencyWait();
     int row = blockIdx.x, part = blockIdx.y;
     const float4 *mine = (const float4 *)(logits + (size_t)row * VOCABULARY);
     wide best = 0;
-    bool broken = false;
+    bool invalid = false;
     const int QUADS = VOCABULARY / 4;
     int from = (long)QUADS * part / ARGMAX_PARTS, to = (long)QUADS * (part + 1) / ARGMAX_PARTS;
     for (int i = from + threadIdx.x; i < to; i += 256) {
@@ -46,36 +47,36 @@ extern "C" __global__ void __launch_bounds__(256) argmax(const float *logits, wi
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             if (i * 4 + j < VOCABULARY_REAL) {
-                broken |= !(fabsf(x[j]) < INFINITE);
-                best = better(best, candidate(x[j], i * 4 + j));
+                invalid |= !(fabsf(x[j]) < INFINITE);
+                best = larger(best, candidate(x[j], i * 4 + j));
             }
         }
     }
-    best = blockBest(best);
-    broken = __syncthreads_or(broken);
+    best = blockMax(best);
+    invalid = __syncthreads_or(invalid);
     if (threadIdx.x == 0) {
-        parts[(size_t)row * ARGMAX_PARTS + part] = broken ? ~0ull : best;
+        parts[(size_t)row * ARGMAX_PARTS + part] = invalid ? ~0ull : best;
         stressDelay();
         __threadfence();
         if (atomicAdd(&finished[row], 1) == ARGMAX_PARTS - 1) {
             finished[row] = 0;
             __threadfence();
             const wide *all = parts + (size_t)row * ARGMAX_PARTS;
-            for (int i = 0; i < ARGMAX_PARTS; i++) best = better(best, __ldcg(all + i));
+            for (int i = 0; i < ARGMAX_PARTS; i++) best = larger(best, __ldcg(all + i));
             for (int i = 0; i < ARGMAX_PARTS; i++) if (__ldcg(all + i) == ~0ull) best = ~0ull;
             tokens[row] = best == ~0ull ? -1 : (int)~(word)best;
         }
     }
 }
 
-// the key at which the running total of `what` over descending keys reaches `wanted`, by histograms of 11, 11 and 10
-// bits
-template <class Weight> __device__ word threshold(const float *logits, double wanted, Weight what) {
+// Returns the key at which the cumulative weight over descending keys reaches `target`. Radix select: histograms of the
+// key's upper 11, next 11 and last 10 bits. The whole thread block calls it.
+template <class Weight> __device__ word threshold(const float *logits, double target, Weight weight) {
     __shared__ wide totals[BINS];   // in units of 2^-32: sums of integers do not depend on their order
     __shared__ word chosen;
-    __shared__ double left;
+    __shared__ double remaining;
     word prefix = 0;
-    double need = wanted * 4294967296.;
+    double rest = target * 4294967296.;
     const int shifts[3] = {21, 10, 0};
 #pragma unroll 1
     for (int level = 0; level < 3; level++) {
@@ -86,7 +87,7 @@ template <class Weight> __device__ word threshold(const float *logits, double wa
             word k = key(logits[i]);
             int above = level == 0 ? 0 : level == 1 ? 21 : 10;
             if (level == 0 || k >> above == prefix)
-                atomicAdd(&totals[k >> shift & (bins - 1)], (wide)(what(logits[i]) * 4294967296.f));
+                atomicAdd(&totals[k >> shift & (bins - 1)], (wide)(weight(logits[i]) * 4294967296.f));
         }
         __syncthreads();
         if (threadIdx.x == 0) {
@@ -94,26 +95,27 @@ template <class Weight> __device__ word threshold(const float *logits, double wa
             int bin = bins - 1, lowest = -1;
             for (; bin >= 0; bin--) {
                 if (totals[bin] > 0) lowest = bin;
-                if (totals[bin] > 0 && sum + (double)totals[bin] >= need) break;
+                if (totals[bin] > 0 && sum + (double)totals[bin] >= rest) break;
                 sum += (double)totals[bin];
             }
-            // rounding may leave a rest at the end: take the lowest bin that holds anything
+            // all bins may sum to less than the target, by rounding: then the lowest bin that is not empty is chosen
             if (bin < 0) {
                 bin = lowest < 0 ? 0 : lowest;
                 sum -= (double)totals[bin];
             }
             chosen = prefix << (level == 2 ? 10 : 11) | bin;
-            left = need - sum;
+            remaining = rest - sum;
         }
         __syncthreads();
         prefix = chosen;
-        need = left;
+        rest = remaining;
         __syncthreads();
     }
     return prefix;
 }
 
-// Biases, penalties and forbidden tokens. rows [blocks] of (row, first entry, entries); a token has one entry at most.
+// Adds biases and penalties to logits. rows [thread blocks] of (row, first entry, number of entries). A row has at most
+// one entry per token.
 extern "C" __global__ void __launch_bounds__(256) adjust(float *all, const int4 *rows, const Adjustment *entries) {
     dependencyWait();
     int4 mine = rows[blockIdx.x];
@@ -126,29 +128,29 @@ extern "C" __global__ void __launch_bounds__(256) adjust(float *all, const int4 
     }
 }
 
-// the best of a row by a whole block
-__device__ wide bestBelow(const float *logits, wide limit) {
+// Returns the largest candidate of a row below `limit`. The whole thread block calls it.
+__device__ wide maxBelow(const float *logits, wide limit) {
     wide best = 0;
     for (int i = threadIdx.x; i < VOCABULARY_REAL; i += blockDim.x) {
-        wide one = candidate(logits[i], i);
-        if (one < limit) best = better(best, one);
+        wide token = candidate(logits[i], i);
+        if (token < limit) best = larger(best, token);
     }
-    return blockBest(best);
+    return blockMax(best);
 }
 
-// Log-probabilities of logits as they are: out[d.row] = the chosen token's, then ids and log-probabilities of the
-// d.logprobs - 1 best, straight to pinned memory. A block a draw, then the slots', as in `sample`.
+// Log-probabilities of the logits, to pinned host memory: out [rows] of { the sampled token's, MAX_LOGPROBS ids,
+// MAX_LOGPROBS log-probabilities }, of which d.logprobs - 1 are written. grid (draws, then slots, as in `sample`)
 extern "C" __global__ void __launch_bounds__(1024) logprobs(const float *all, const Draw *draws, const int *tokens,
         int count, int firstSample, const HostTokens *hostTokens, int layers, float *out) {
     __shared__ double partial[32];
     dependencyWait();
-    int hostToken = blockIdx.x < count ? -1 : slotted(hostTokens, layers, blockIdx.x - count);
+    int hostToken = blockIdx.x < count ? -1 : inFlightToken(hostTokens, layers, blockIdx.x - count);
     if (blockIdx.x >= count && hostToken < 0) return;
     const Draw *d = hostToken < 0 ? draws + blockIdx.x : hostTokens->draws + hostToken;
     int row = hostToken < 0 ? d->row : firstSample + blockIdx.x - count, wanted = d->logprobs;
     if (wanted == 0 || tokens[row] < 0) return;
     const float *logits = all + (size_t)row * VOCABULARY;
-    wide best = bestBelow(logits, ~0ull);
+    wide best = maxBelow(logits, ~0ull);
     float top = logits[(int)~(word)best];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     double sum = 0;
@@ -162,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(1024) logprobs(const float *all, co
     float *mine = out + (size_t)row * (1 + 2 * MAX_LOGPROBS);
     if (threadIdx.x == 0) mine[0] = (float)(logits[tokens[row]] - total);
     for (int k = 0; k < wanted - 1; k++) {
-        if (k > 0) best = bestBelow(logits, best);
+        if (k > 0) best = maxBelow(logits, best);
         int id = (int)~(word)best;
         if (threadIdx.x == 0) {
             ((int *)mine)[1 + k] = id;
@@ -171,11 +173,12 @@ extern "C" __global__ void __launch_bounds__(1024) logprobs(const float *all, co
     }
 }
 
-// tokens[d.row]: temperature, min-p, top-k, then top-p of what top-k left, and one draw by d.uniform in ascending order
-// of ids; without temperature the most probable. Tokens as probable as the last one kept are kept too. `tokens` already
-// holds the most probable of logits that were not adjusted. A block a draw;
-// from `count` on, blocks take the slots' in-flight tokens, sampled from row firstSample on, where these are drawn at
-// all.
+// Samples tokens[d.row]: temperature, min-p, top-k, then top-p of the tokens that top-k keeps. The token is that at
+// which the cumulative probability, in ascending order of ids, exceeds d.uniform. Tokens with the same probability as
+// the last kept one are kept too. With temperature 0 the most probable token is chosen; `tokens` already has it if the
+// logits were not adjusted.
+// grid (draws, then slots): thread blocks from `count` on sample the in-flight tokens of the slots, from rows that
+// begin at firstSample.
 extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, const Draw *draws, int *tokens, int count,
         int firstSample, const HostTokens *hostTokens, int layers) {
     __shared__ double partial[32];
@@ -184,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, cons
     if (blockIdx.x < count) {
         d = draws[blockIdx.x];
     } else {
-        int hostToken = slotted(hostTokens, layers, blockIdx.x - count);
+        int hostToken = inFlightToken(hostTokens, layers, blockIdx.x - count);
         if (hostToken < 0 || hostTokens->draws[hostToken].temperature == 0) return;
         d = hostTokens->draws[hostToken];
         d.row = firstSample + blockIdx.x - count;
@@ -192,7 +195,7 @@ extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, cons
     int best = tokens[d.row];
     if (best < 0) return;
     const float *logits = all + (size_t)d.row * VOCABULARY;
-    if (d.adjusted) best = (int)~(word)bestBelow(logits, ~0ull);
+    if (d.adjusted) best = (int)~(word)maxBelow(logits, ~0ull);
     if (d.temperature == 0) {
         if (d.adjusted && threadIdx.x == 0) tokens[d.row] = best;
         return;
@@ -220,9 +223,9 @@ extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, cons
         lowest = threshold(logits, total * d.topP, [&](float v) { return key(v) >= from ? weight(v) : 0.f; });
         total = mass(lowest);
     }
-    // each thread sums a run of ids, then the one whose run holds the target walks it
-    const int RUN = (VOCABULARY_REAL + 1023) / 1024;
-    int begin = threadIdx.x * RUN, end = min(begin + RUN, VOCABULARY_REAL);
+    // each thread sums a range of ids; then the thread whose range contains the target searches it
+    const int RANGE = (VOCABULARY_REAL + 1023) / 1024;
+    int begin = threadIdx.x * RANGE, end = min(begin + RANGE, VOCABULARY_REAL);
     double own = 0;
     for (int i = begin; i < end; i++) if (key(logits[i]) >= lowest) own += weight(logits[i]);
     double before = own;

@@ -1,16 +1,17 @@
-// Joined in front of both kernels of prefill attention. A block takes a tile of a chunk's tokens with all heads of one
-// group, 128 rows of (token, head): row 16 warp + lane / 4, and the one 8 further on, are a thread's; so are their
-// results.
+// Prepended to both kernels of prefill attention. A tile is up to TILE_TOKENS tokens of a chunk with all heads of one
+// group: 128 rows of (token, head). A thread computes two rows: 16 warp + lane / 4, and the one 8 further.
 #define TILE_TOKENS (128 / GROUP)
 
+// The tile's first batch row, its number of tokens, the position of its first token, and the index of its block table
 struct Tile { int row, rows, position, table; };
 
-// What a thread of one block of a tile has: the blocks that share a tile's context leave it for the last of them, which
-// adds them up in their order. parts [tiles][KV_HEADS][splits][PART_VALUES][256 threads]
+// Split-KV: several thread blocks may compute a tile, each for part of its context. Each publishes its partial result,
+// and the last one to finish merges all of them in a fixed order.
+// parts [tiles][KV_HEADS][splits][PART_VALUES][256 threads]
 #define PART_VALUES (HEAD_WIDTH / 2 + 4)
 #define MIN_STAGES 2
 
-__device__ __forceinline__ void leavePart(float *part, const float (*sums)[4], const float *maximum,
+__device__ __forceinline__ void publishPartial(float *part, const float (*sums)[4], const float *maximum,
         const float *total) {
 #pragma unroll
     for (int n = 0; n < HEAD_WIDTH / 8; n++)
@@ -23,33 +24,36 @@ __device__ __forceinline__ void leavePart(float *part, const float (*sums)[4], c
     }
 }
 
-__device__ __forceinline__ void addPart(const float *part, float (*sums)[4], float *maximum, float *total,
+__device__ __forceinline__ void mergePartial(const float *part, float (*sums)[4], float *maximum, float *total,
         float scale) {
-    float mine[2], theirs[2];
+    float factor[2], otherFactor[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         float other = __ldcg(part + (HEAD_WIDTH / 2 + h) * 256 + threadIdx.x), top = fmaxf(maximum[h], other);
         float m = top == -INFINITE ? 0 : top;
-        mine[h] = exp2Fast((maximum[h] - m) * scale);
-        theirs[h] = exp2Fast((other - m) * scale);
+        factor[h] = exp2Fast((maximum[h] - m) * scale);
+        otherFactor[h] = exp2Fast((other - m) * scale);
         maximum[h] = top;
-        total[h] = total[h] * mine[h] + __ldcg(part + (HEAD_WIDTH / 2 + 2 + h) * 256 + threadIdx.x) * theirs[h];
+        total[h] = total[h] * factor[h]
+                + __ldcg(part + (HEAD_WIDTH / 2 + 2 + h) * 256 + threadIdx.x) * otherFactor[h];
     }
 #pragma unroll
     for (int n = 0; n < HEAD_WIDTH / 8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            sums[n][i] = sums[n][i] * mine[i / 2] + __ldcg(part + (n * 4 + i) * 256 + threadIdx.x) * theirs[i / 2];
+            sums[n][i] = sums[n][i] * factor[i / 2]
+                    + __ldcg(part + (n * 4 + i) * 256 + threadIdx.x) * otherFactor[i / 2];
         }
 }
 
-// The stages of a tile's context that one of its blocks takes; none has fewer than MIN_STAGES unless it is alone.
-struct Share { int tile, part, parts, first, count; };
+// Part `part` of `parts` of a tile's context: `count` stages from `first` on. A part has at least MIN_STAGES stages,
+// unless the context is not split.
+struct ContextPart { int tile, part, parts, first, count; };
 
-// `at`: of the parts of all tiles
-__device__ __forceinline__ Share share(const Tile &tile, int at, int splits) {
+// at: tile * splits + part
+__device__ __forceinline__ ContextPart contextPart(const Tile &tile, int at, int splits) {
     int stages = (tile.position + tile.rows + STAGE_TOKENS - 1) / STAGE_TOKENS;
-    Share s;
+    ContextPart s;
     s.tile = at / splits;
     s.part = at % splits;
     s.parts = max(1, min(splits, stages / MIN_STAGES));
@@ -58,33 +62,34 @@ __device__ __forceinline__ Share share(const Tile &tile, int at, int splits) {
     return s;
 }
 
-// What a block does, one after the other: the parts of all tiles and KV heads, the longest first. The first `blocks` of
-// the grid take them in turns, and every other time the other way round, so that none has the longest each time.
+// The work units of a thread block: a unit is (tile, context part, KV head), and the longest tiles come first. The
+// first `blocks` thread blocks take units in turn. Every other round they take them in reverse order, so that no thread
+// block gets the longest unit of each round.
 struct Work {
     const Tile *tiles;
-    int splits, items, blocks, turn;
+    int splits, units, blocks, round;
     Tile tile;
-    Share share;
+    ContextPart context;
     int kvHead;
 
     __device__ __forceinline__ Work(const Tile *tiles, int tileCount, int splits, int blocks)
-            : tiles(tiles), splits(splits), items(tileCount * splits * KV_HEADS), blocks(blocks), turn(0) {}
+            : tiles(tiles), splits(splits), units(tileCount * splits * KV_HEADS), blocks(blocks), round(0) {}
 
     __device__ __forceinline__ bool next() {
-        for (; turn * blocks < items; ) {
-            int item = turn * blocks + (turn & 1 ? blocks - 1 - (int)blockIdx.x : (int)blockIdx.x);
-            turn++;
-            if (item >= items) continue;
-            kvHead = item % KV_HEADS;
-            tile = tiles[item / KV_HEADS / splits];
-            share = ::share(tile, item / KV_HEADS, splits);
-            if (tile.rows > 0 && share.part < share.parts) return true; // tiles without rows fill up a graph's
+        for (; round * blocks < units; ) {
+            int unit = round * blocks + (round & 1 ? blocks - 1 - (int)blockIdx.x : (int)blockIdx.x);
+            round++;
+            if (unit >= units) continue;
+            kvHead = unit % KV_HEADS;
+            tile = tiles[unit / KV_HEADS / splits];
+            context = contextPart(tile, unit / KV_HEADS, splits);
+            if (tile.rows > 0 && context.part < context.parts) return true; // a graph's unused tiles have no rows
         }
         return false;
     }
 };
 
-// This thread's two rows of a tile.
+// This thread's two rows of a tile: token within the tile, head, position; unused rows have position -1.
 struct Rows { int token[2], head[2], position[2]; bool used[2]; };
 
 __device__ __forceinline__ Rows rowsOf(const Tile &tile, int kvHead) {
@@ -100,8 +105,8 @@ __device__ __forceinline__ Rows rowsOf(const Tile &tile, int kvHead) {
     return rows;
 }
 
-// Scores of STAGE_TOKENS tokens from `at` on become powers of 2, relative to the largest so far; what was summed before
-// is to be multiplied by factor. s[n]: tokens 8n + 2 (lane % 4) and the next one, of both rows
+// Replaces the scores of STAGE_TOKENS tokens, from position `at` on, by their weights relative to the max score so far.
+// The caller multiplies earlier sums by `factor`. s[n]: tokens 8n + 2 (lane % 4) and the next one, of both rows
 __device__ __forceinline__ void onlineSoftmax(float (*s)[4], bool masked, int at, const int *position, float scale,
         float *maximum, float *total, float *factor) {
     float top[2] = {maximum[0], maximum[1]};
@@ -117,7 +122,7 @@ __device__ __forceinline__ void onlineSoftmax(float (*s)[4], bool masked, int at
     for (int h = 0; h < 2; h++) {
         top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 1));
         top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 2));
-        // a row that sees nothing yet keeps a finite maximum, so that no difference is infinite minus infinite
+        // if all scores are masked, 0 replaces the maximum, so that no difference is infinite minus infinite
         float m = top[h] == -INFINITE ? 0 : top[h];
         factor[h] = exp2Fast((maximum[h] - m) * scale);
         maximum[h] = top[h];
@@ -134,24 +139,26 @@ __device__ __forceinline__ void onlineSoftmax(float (*s)[4], bool masked, int at
     }
 }
 
-__device__ __forceinline__ void attendersMeet() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+__device__ __forceinline__ void attentionBarrier() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 
-// Where blocks share a tile: whether this one is the last, which has everything then. `last` is shared memory that
-// nothing else uses meanwhile.
-__device__ __forceinline__ bool merge(const Share &share, int kvHead, int splits, float *parts, int *finished,
-        float (*sums)[4], float *maximum, float *total, float scale, bool *last) {
+// Publishes a thread block's partial result. Returns true in the last thread block of the tile, whose sums, maximum and
+// total are then those of the whole context. `last` is shared memory that has no other use meanwhile.
+// It does not share code with `Sum` of decode.cu: maxima here are not scaled yet and may be -INFINITE, and a thread
+// merges the accumulators in its registers, not four values of one head.
+__device__ __forceinline__ bool mergePartials(const ContextPart &context, int kvHead, int splits, float *parts,
+        int *finished, float (*sums)[4], float *maximum, float *total, float scale, bool *last) {
     const size_t PART = PART_VALUES * 256;
-    int pair = share.tile * KV_HEADS + kvHead;
+    int pair = context.tile * KV_HEADS + kvHead;
     float *first = parts + (size_t)pair * splits * PART;
-    leavePart(first + share.part * PART, sums, maximum, total);
+    publishPartial(first + context.part * PART, sums, maximum, total);
     stressDelay();
     __threadfence();
-    attendersMeet();
+    attentionBarrier();
     if (threadIdx.x == 0) {
-        *last = atomicAdd(finished + pair, 1) == share.parts - 1;
+        *last = atomicAdd(finished + pair, 1) == context.parts - 1;
         if (*last) finished[pair] = 0;
     }
-    attendersMeet();
+    attentionBarrier();
     if (!*last) return false;
     __threadfence();
 #pragma unroll
@@ -160,6 +167,6 @@ __device__ __forceinline__ bool merge(const Share &share, int kvHead, int splits
         for (int i = 0; i < 4; i++) sums[n][i] = 0;
     maximum[0] = maximum[1] = -INFINITE;
     total[0] = total[1] = 0;
-    for (int s = 0; s < share.parts; s++) addPart(first + s * PART, sums, maximum, total, scale);
+    for (int s = 0; s < context.parts; s++) mergePartial(first + s * PART, sums, maximum, total, scale);
     return true;
 }

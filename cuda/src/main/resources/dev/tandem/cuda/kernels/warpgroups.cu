@@ -1,4 +1,4 @@
-// Joined in front of sources whose groups of four warps multiply asynchronously (Hopper).
+// Prepended to sources that use asynchronous warpgroup MMA (wgmma, compute capability 9.0).
 
 #if BF16
 #define TYPES "f32.bf16.bf16"
@@ -6,13 +6,13 @@
 #define TYPES "f32.f16.f16"
 #endif
 
-// How wgmma finds its second operand in shared memory: rows of 128 bytes, swizzled; 1,024 bytes to the next eight
-// rows, `leading` to the next 64 columns where rows are tokens to sum over
-__device__ __forceinline__ wide operand(word at, int leading) {
+// The matrix descriptor of a wgmma operand in shared memory. Rows have 128 bytes and are swizzled. The next eight rows
+// are 1,024 bytes further. If wgmma sums over rows, the next 64 columns are `leading` bytes further.
+__device__ __forceinline__ wide matrixDescriptor(word at, int leading) {
     return (wide)(at >> 4) | (wide)(leading >> 4) << 16 | (wide)(1024 >> 4) << 32 | 1ull << 62;
 }
 
-// the first sums of a wgmma as the assembler names them, sixteen at a time
+// Operand lists for the accumulators of wgmma: sixteen per macro
 #define S0 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define S1 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define S2 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
@@ -27,14 +27,14 @@ __device__ __forceinline__ wide operand(word at, int leading) {
 #define FLOATS16(d, n) FLOATS8(d, n), FLOATS8(d, n + 2)
 #define FLOATS32(d, n) FLOATS16(d, n), FLOATS16(d, n + 4)
 
-__device__ __forceinline__ void gemmBegin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void gemmCommit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// until no more than PENDING groups of wgmma are under way
-template <int PENDING> __device__ __forceinline__ void gemmWait() {
+__device__ __forceinline__ void wgmmaFence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmmaCommit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Waits until at most PENDING groups of wgmma are unfinished.
+template <int PENDING> __device__ __forceinline__ void wgmmaWait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(PENDING) : "memory");
 }
-// the compiler moves no use of these values over this place
-template <int N> __device__ __forceinline__ void hold(float (*d)[4]) {
+// A compiler fence for accumulators: no read or write of them moves across it.
+template <int N> __device__ __forceinline__ void fenceAccumulators(float (*d)[4]) {
 #pragma unroll
     for (int n = 0; n < N; n++)
         asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3]) :: "memory");

@@ -17,8 +17,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /**
- * Which of NVIDIA's libraries are taken. The files here are empty: a message names the one that was taken, since it
- * cannot be loaded.
+ * Which of NVIDIA's libraries are loaded. The files here are empty, so loading fails, and the error names the file that
+ * was chosen.
  */
 class CudaLibrariesTest {
     @TempDir
@@ -30,7 +30,7 @@ class CudaLibrariesTest {
                 Map.of(),
                 () -> new WheelSource(
                         () -> {
-                            throw new AssertionError("nothing may be fetched: it is in the cache");
+                            throw new AssertionError("nothing may be downloaded: the cache has it");
                         },
                         folder,
                         Progress.SILENT),
@@ -51,24 +51,24 @@ class CudaLibrariesTest {
 
     @ParameterizedTest
     @CsvSource({"12040, 12", "12090, 12", "13000, 13", "13010, 13", "14000, 13"})
-    void librariesOfTheDriversReleaseAreTaken(int driver, int taken) throws IOException {
+    void librariesOfTheDriversReleaseAreChosen(int driver, int chosen) throws IOException {
         put("libcublasLt.so.12", "libcublasLt.so.13", "libnvrtc.so.12", "libnvrtc.so.13");
         assertThatThrownBy(inFolder(driver)::cublasLt)
                 .isInstanceOf(CudaException.class)
-                .hasMessageContaining(folder.resolve("libcublasLt.so." + taken) + " cannot be loaded");
+                .hasMessageContaining(folder.resolve("libcublasLt.so." + chosen) + " cannot be loaded");
         assertThatThrownBy(inFolder(driver)::nvrtc)
-                .hasMessageContaining(folder.resolve("libnvrtc.so." + taken) + " cannot be loaded");
+                .hasMessageContaining(folder.resolve("libnvrtc.so." + chosen) + " cannot be loaded");
     }
 
     @Test
-    void librariesOfAnEarlierReleaseThanTheDriversWillDo() throws IOException {
+    void librariesOlderThanTheDriverAreAccepted() throws IOException {
         put("libcublasLt.so.12");
         assertThatThrownBy(inFolder(13_000)::cublasLt)
                 .hasMessageContaining(folder.resolve("libcublasLt.so.12") + " cannot be loaded");
     }
 
     @Test
-    void librariesOfALaterReleaseThanTheDriversAreRefusedWithTheReason() throws IOException {
+    void librariesNewerThanTheDriverAreRejectedWithTheReason() throws IOException {
         put("libcublasLt.so.13");
         assertThatThrownBy(inFolder(12_040)::cublasLt)
                 .isInstanceOf(CudaException.class)
@@ -98,7 +98,7 @@ class CudaLibrariesTest {
     }
 
     @Test
-    void aMissingLibraryNamesEveryPlace() {
+    void theErrorForAMissingLibraryListsEverySearchedPath() {
         assertThatThrownBy(inFolder(13_000)::cublasLt)
                 .isInstanceOf(CudaException.class)
                 .hasMessageContaining(folder.resolve("libcublasLt.so.13").toString())
@@ -107,7 +107,7 @@ class CudaLibrariesTest {
     }
 
     @Test
-    void aDriverWithoutLibrariesIsSaid() {
+    void anErrorNamesADriverThatNoLibrarySupports() {
         assertThatThrownBy(inFolder(11_080)::release)
                 .isInstanceOf(CudaException.class)
                 .hasMessageContaining("CUDA 11.8");

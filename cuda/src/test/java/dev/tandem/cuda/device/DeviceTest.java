@@ -7,12 +7,12 @@ import static org.assertj.core.api.Assertions.within;
 import dev.tandem.cuda.ffi.CudaException;
 import org.junit.jupiter.api.Test;
 
-/** What is read of a GPU; without one. */
+/** Attributes of a GPU, read from a fake driver. */
 class DeviceTest {
     private final FakeDriver fake = new FakeDriver();
 
     @Test
-    void everythingIsAskedOfTheHandleThatTheDriverGives() {
+    void attributesAreReadThroughTheDeviceHandle() {
         try (Device device = new Device(fake.driver(), 0, 0)) {
             assertThat(device.name()).isEqualTo("fake");
             assertThat(device.capability()).isEqualTo(90);
@@ -23,7 +23,7 @@ class DeviceTest {
     }
 
     @Test
-    void theBandwidthOfASliceIsNotThatOfTheWholeGpu() {
+    void theBandwidthOfAMigSliceIsUnknown() {
         fake.name = "NVIDIA H100 80GB HBM3 MIG 3g.40gb";
         fake.attributes.put(16, 60);
         try (Device device = new Device(fake.driver(), 0, 0)) {
@@ -34,7 +34,7 @@ class DeviceTest {
     }
 
     @Test
-    void aDriverThatIsTooOldIsNamed() {
+    void anErrorNamesADriverThatIsTooOld() {
         fake.version = 12_020;
         assertThatThrownBy(() -> new Device(fake.driver(), 0, 0))
                 .isInstanceOf(CudaException.class)

@@ -15,28 +15,28 @@ class DeviceWaitTest {
     private final DeviceWait waits = new DeviceWait(clock);
 
     @Test
-    void whatIsReachedAtOnceCostsOneLook() {
-        AtomicInteger looks = new AtomicInteger();
-        assertThat(waits.until(() -> looks.incrementAndGet() > 0, 0, () -> clock.advance(SECOND)))
+    void aConditionThatAlreadyHoldsIsCheckedOnce() {
+        AtomicInteger checks = new AtomicInteger();
+        assertThat(waits.until(() -> checks.incrementAndGet() > 0, 0, () -> clock.advance(SECOND)))
                 .isTrue();
-        assertThat(looks).hasValue(1);
+        assertThat(checks).hasValue(1);
     }
 
     @Test
-    void whatIsReachedWithinTheLimitIsAwaited() {
+    void waitsUntilTheConditionHolds() {
         assertThat(waits.until(() -> clock.nanos() >= 9 * SECOND, 10 * SECOND, () -> clock.advance(SECOND / 2)))
                 .isTrue();
     }
 
     @Test
-    void whatIsNeverReachedIsGivenUpAfterTheLimit() {
-        AtomicInteger glances = new AtomicInteger();
+    void stopsWaitingAtTheTimeLimit() {
+        AtomicInteger callbacks = new AtomicInteger();
         boolean reached = waits.until(() -> false, 10 * SECOND, () -> {
-            glances.incrementAndGet();
+            callbacks.incrementAndGet();
             clock.advance(SECOND);
         });
         assertThat(reached).isFalse();
         assertThat(clock.nanos()).isBetween(10 * SECOND, 13 * SECOND);
-        assertThat(glances).hasValueBetween(10, 13);
+        assertThat(callbacks).hasValueBetween(10, 13);
     }
 }

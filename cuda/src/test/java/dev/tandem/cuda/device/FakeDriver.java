@@ -23,7 +23,7 @@ import java.util.Optional;
 /** A CUDA driver without a GPU: it returns the codes and values that a test sets, and records its calls. */
 public final class FakeDriver {
     private static final int HANDLE = 4096;
-    /** The handle of GPU 0. It differs from 0, so that a test finds code that confuses number and handle. */
+    /** The handle of GPU 0. It is not 0, so that a test finds code that confuses number and handle. */
     private static final int DEVICE = 7;
 
     private static final int INVALID_VALUE = 1;
@@ -46,7 +46,7 @@ public final class FakeDriver {
     private final Map<String, MemorySegment> functions = new HashMap<>();
     /** Status codes of functions that fail, by name. */
     public final Map<String, Integer> codes = new HashMap<>();
-    /** How many calls of such a function succeed first, by name; none where absent. */
+    /** How many calls succeed before a function fails, by name; 0 if absent. */
     public final Map<String, Integer> successes = new HashMap<>();
     /** The value of every byte that is copied to the host. */
     public byte copied;

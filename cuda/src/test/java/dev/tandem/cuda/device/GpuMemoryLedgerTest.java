@@ -7,7 +7,7 @@ import org.junit.jupiter.api.Test;
 
 class GpuMemoryLedgerTest {
     @Test
-    void thePartsAddUpToTheTotal() {
+    void partsAddUpToTheTotal() {
         Map<String, Long> parts = new GpuMemoryLedger(16, 2, 1, 43, 10, 80).parts();
         assertThat(parts).containsEntry("driver, others", 8L).containsEntry("KV pool", 43L);
         long total = parts.get("total");

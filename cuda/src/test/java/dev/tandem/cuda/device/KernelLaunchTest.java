@@ -6,7 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.tandem.cuda.ffi.CudaException;
 import org.junit.jupiter.api.Test;
 
-/** How kernels are loaded, and what is said of launches that do not fit them; without a GPU. */
+/** Loading of kernels, and the errors of launches with wrong arguments. It needs no GPU. */
 class KernelLaunchTest {
     private final FakeDriver fake = new FakeDriver();
     private final Device device = new Device(fake.driver(), 0, 0);
@@ -27,7 +27,7 @@ class KernelLaunchTest {
     }
 
     @Test
-    void aLaunchWithAnArgumentTooManyNamesKernelAndCounts() {
+    void anErrorNamesTheKernelAndCountsOfATooLongArgumentList() {
         Kernel scale = kernel(8, 4);
         assertThatThrownBy(() -> scale.launch(stream, 1, 1, 0L, 1f, 0L))
                 .isInstanceOf(CudaException.class)
@@ -36,14 +36,14 @@ class KernelLaunchTest {
     }
 
     @Test
-    void aLaunchWithAnArgumentTooFewNamesKernelAndCounts() {
+    void anErrorNamesTheKernelAndCountsOfATooShortArgumentList() {
         Kernel scale = kernel(8, 4);
         assertThatThrownBy(() -> scale.launch(stream, 1, 1, 0L))
                 .hasMessage("kernel scale has 2 parameters; the launch passes 1 arguments");
     }
 
     @Test
-    void anArgumentOfAnotherSizeNamesKernelIndexAndSizes() {
+    void anErrorNamesTheKernelIndexAndSizesOfAWrongArgument() {
         Kernel scale = kernel(8, 4);
         assertThatThrownBy(() -> scale.launch(stream, 1, 1, 0L, 1L))
                 .isInstanceOf(CudaException.class)
@@ -52,7 +52,7 @@ class KernelLaunchTest {
     }
 
     @Test
-    void sharedMemoryBeyondTheGpusIsRefusedWhenTheKernelIsLoaded() {
+    void tooMuchSharedMemoryIsRejectedWhenTheKernelIsLoaded() {
         fake.attributes.put(97, 64 << 10);
         Device small = new Device(fake.driver(), 0, 0);
         fake.kernels.put("prefill", new FakeDriver.Declared(16));

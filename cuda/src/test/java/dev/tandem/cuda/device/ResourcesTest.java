@@ -22,7 +22,7 @@ class ResourcesTest {
     }
 
     @Test
-    void oneThatFailsDoesNotKeepTheNextOpen() {
+    void aResourceThatFailsToCloseDoesNotStopTheOthers() {
         IllegalStateException first = new IllegalStateException("first");
         IOException second = new IOException("second");
         assertThatThrownBy(() -> Resources.closeAll(
@@ -35,7 +35,7 @@ class ResourcesTest {
     }
 
     @Test
-    void allThatCloseAreClosedInOrder() {
+    void resourcesAreClosedInOrder() {
         Resources.closeAll(List.of(resource("a"), resource("b")));
         assertThat(closed).containsExactly("a", "b");
     }

@@ -8,7 +8,7 @@ import dev.tandem.engine.clock.Clock;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Streams beside a driver that refuses, or never answers. */
+/** Streams of a driver whose calls fail or never finish. */
 @Timeout(60)
 class StreamTest {
     private static final int NOT_READY = 600;
@@ -16,7 +16,7 @@ class StreamTest {
 
     private final FakeDriver fake = new FakeDriver();
     private long now;
-    /** A second passes at every look at it. */
+    /** Each reading advances it by one second. */
     private final Clock clock = () -> now += 1_000_000_000L;
 
     private final Device device = new Device(fake.driver(), 0, 0, clock);
@@ -28,7 +28,7 @@ class StreamTest {
     }
 
     @Test
-    void aGraphIsMadeOfWhatIsCaptured() {
+    void aCaptureBecomesAGraph() {
         run(() -> stream.capture(() -> {}).close());
         assertThat(fake.calls)
                 .containsExactly(
@@ -40,7 +40,7 @@ class StreamTest {
     }
 
     @Test
-    void aCaptureThatThrowsLeavesNeitherACapturingStreamNorAGraph() {
+    void aCaptureThatThrowsIsEndedAndItsGraphDestroyed() {
         for (Throwable failure : new Throwable[] {new IllegalStateException("work"), new AssertionError("work")}) {
             run(() -> assertThatThrownBy(() -> stream.capture(() -> {
                         if (failure instanceof Error error) {
@@ -75,7 +75,7 @@ class StreamTest {
     }
 
     @Test
-    void aStreamThatNeverEndsIsGivenUp() {
+    void waitingForAStreamThatNeverFinishesTimesOut() {
         fake.codes.put("cuStreamQuery", NOT_READY);
         assertThat(stream.runsOut(5_000_000_000L)).isFalse();
         assertThatThrownBy(stream::synchronise)
@@ -85,7 +85,7 @@ class StreamTest {
     }
 
     @Test
-    void aStreamWhoseKernelFailedSaysSo() {
+    void anErrorReportsThatAnEarlierKernelFailed() {
         fake.codes.put("cuStreamQuery", 700);
         assertThatThrownBy(stream::synchronise)
                 .isInstanceOfSatisfying(

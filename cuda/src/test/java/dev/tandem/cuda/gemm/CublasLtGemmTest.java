@@ -30,7 +30,7 @@ import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** When cublasLt chooses and first runs its algorithms; without it. */
+/** When cublasLt is asked for an algorithm and when the algorithm first runs. A fake stands for the library. */
 class CublasLtGemmTest {
     @TempDir
     Path folder;
@@ -38,7 +38,7 @@ class CublasLtGemmTest {
     private final Arena arena = Arena.ofAuto();
     private final Map<String, MemorySegment> functions = new HashMap<>();
     private final List<String> calls = new ArrayList<>();
-    /** The algorithm that the library answers with for the next shape. */
+    /** The algorithm that the fake library returns for the next shape. */
     private long algorithm = 1;
 
     private Stream stream;
@@ -149,7 +149,7 @@ class CublasLtGemmTest {
     }
 
     @Test
-    void aShapeThatIsLoadedIsNotChosenAgainWhenItServes() {
+    void theAlgorithmOfALoadedShapeIsNotChosenAgain() {
         try (CublasLtGemm gemms = gemms()) {
             gemms.load(stream, gemm(Result.NARROW), 64);
             assertThat(count("cublasLtMatmulAlgoGetHeuristic")).isEqualTo(1);
@@ -161,7 +161,7 @@ class CublasLtGemmTest {
     }
 
     @Test
-    void eachAlgorithmIsRunOnceForEachKindOfResult() {
+    void loadingRunsEachAlgorithmOncePerResultType() {
         try (CublasLtGemm gemms = gemms()) {
             gemms.load(stream, gemm(Result.NARROW), 64);
             gemms.load(stream, gemm(Result.NARROW), 128);

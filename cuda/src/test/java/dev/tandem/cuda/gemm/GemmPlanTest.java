@@ -16,7 +16,7 @@ class GemmPlanTest {
     }
 
     @Test
-    void rowsTakeTheMethodOfTheNextLargerChoice() {
+    void theMethodIsThatOfTheNextLargerMeasuredRowCount() {
         assertThat(plan().method(1)).isEqualTo(Method.GEMV);
         assertThat(plan().method(8)).isEqualTo(Method.GEMV);
         assertThat(plan().method(9)).isEqualTo(Method.WGMMA);
@@ -25,7 +25,7 @@ class GemmPlanTest {
     }
 
     @Test
-    void aChangedPlanLeavesTheFirstAsItWas() {
+    void changingAPlanDoesNotChangeTheOriginal() {
         GemmPlan first = plan();
         GemmPlan second = first.with(5, Method.LIBRARY);
         assertThat(second.method(8)).isEqualTo(Method.LIBRARY);
@@ -35,9 +35,9 @@ class GemmPlanTest {
     }
 
     @Test
-    void theLibraryLeavesActivationsWhereTheCrossoverSaysSo() {
+    void theCrossoverDecidesIfTheActivationIsFusedForLibraryGemms() {
         assertThat(plan().activates(64))
-                .as("the project's own kernels always do")
+                .as("Tandem's own kernels always fuse it")
                 .isTrue();
         assertThat(plan().activates(1000)).isFalse();
         assertThat(plan().with(SwigluCrossover.ALWAYS).activates(1000)).isTrue();
@@ -45,7 +45,7 @@ class GemmPlanTest {
     }
 
     @Test
-    void theTextNamesEveryChoice() {
+    void theTextListsEveryMethod() {
         assertThat(plan().text()).isEqualTo("up to 8 rows gemv, up to 64 rows wgmma");
     }
 }

@@ -39,7 +39,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Workers of host tokens. The test stands for the GPU: it asks for attention and takes the results. */
+/** The attention workers. The test takes the role of the GPU: it submits tasks and receives results. */
 @Timeout(60)
 class HostAttentionWorkersTest {
     private static final long SEED = 5;
@@ -51,13 +51,13 @@ class HostAttentionWorkersTest {
     private static void spinUntil(BooleanSupplier condition) {
         while (!condition.getAsBoolean()) {
             if (Thread.currentThread().isInterrupted()) {
-                throw new AssertionError("no worker did what the test waits for");
+                throw new AssertionError("interrupted while waiting for a worker");
             }
             Thread.onSpinWait();
         }
     }
 
-    /** Rings, host KV and workers as the executor has them. */
+    /** Queues, host KV and workers as in the executor. */
     private static final class Rig implements AutoCloseable {
         final Arena arena = Arena.ofShared();
         final SplittableRandom random = new SplittableRandom(SEED);
@@ -73,10 +73,12 @@ class HostAttentionWorkersTest {
         final VirtualClock clock = new VirtualClock();
         final Timeline timeline = new Timeline(10_000);
         final HostAttentionWorkers workers;
-        /** By layer and sequence: K and V of all tokens, [tokens][kvHeads * headDim] each. */
+        /** K of all tokens by (layer, sequence): [tokens][kvHeads * headDim]. */
         final Map<List<Integer>, List<float[]>> keys = new HashMap<>();
 
+        /** V, as {@link #keys}. */
         final Map<List<Integer>, List<float[]>> values = new HashMap<>();
+
         final Map<Integer, float[]> queries = new HashMap<>();
 
         Rig(DataType type, int threads, Clock time) {
@@ -117,14 +119,14 @@ class HostAttentionWorkersTest {
                     WATCHDOG);
         }
 
-        /** For one in so many heads. */
+        /** Attention over one subtask's share of the heads. */
         private UnreliableAttention unreliable(int subtasks) {
             BlockFormat some = new BlockFormat(config.kvHeads() / subtasks, config.headDim(), type);
             return new UnreliableAttention(
                     DecodeImplementations.all(some, config.heads() / subtasks).getLast());
         }
 
-        /** Address in layer 1 at which a subtask's KV heads begin in a block. */
+        /** Address of a subtask's first KV head in a block of layer 1. */
         long subtask(int block, int number) {
             return block(1, block) + number * single.format().blockBytes();
         }
@@ -139,7 +141,7 @@ class HostAttentionWorkersTest {
             return hostToken;
         }
 
-        HostToken pass(int sequence, int position, int... blocks) {
+        HostToken admitSameLayer(int sequence, int position, int... blocks) {
             HostToken hostToken = queues.admitSameLayer(admission(sequence, position, blocks));
             workers.wake();
             return hostToken;
@@ -166,20 +168,20 @@ class HostAttentionWorkersTest {
             }
         }
 
-        /** As the transfer kernel: q, k and v, then the task. */
+        /** Writes q, k and v, then the task, as the transfer kernel does. */
         void send(HostToken hostToken, int layer) {
             put(hostToken, layer);
             queues.push(layer, hostToken.index);
         }
 
-        /** As a step that waits. */
-        void ask(HostToken hostToken, int layer, long number) {
+        /** Writes q, k and v, then the task, as a step does for a same-layer token. */
+        void pushSameLayer(HostToken hostToken, int layer, long number) {
             put(hostToken, layer);
-            queues.ask(number, layer, hostToken.index);
+            queues.pushSameLayer(number, layer, hostToken.index);
         }
 
         void await(HostToken hostToken, long number) {
-            spinUntil(() -> queues.answered(hostToken.index) == number + 1);
+            spinUntil(() -> queues.completed(hostToken.index) == number + 1);
         }
 
         private void put(HostToken hostToken, int layer) {
@@ -187,9 +189,9 @@ class HostAttentionWorkersTest {
             float[] k = values(width);
             float[] v = values(width);
             float[] q = values(config.heads() * config.headDim());
-            List<Integer> place = List.of(layer, (int) hostToken.sequence());
-            keys.computeIfAbsent(place, key -> new ArrayList<>()).add(k);
-            values.computeIfAbsent(place, key -> new ArrayList<>()).add(v);
+            List<Integer> key = List.of(layer, (int) hostToken.sequence());
+            keys.computeIfAbsent(key, absent -> new ArrayList<>()).add(k);
+            values.computeIfAbsent(key, absent -> new ArrayList<>()).add(v);
             queries.put((int) hostToken.sequence(), q);
             put(queues.query(hostToken.index), q);
             put(queues.key(hostToken.index), k);
@@ -204,15 +206,15 @@ class HostAttentionWorkersTest {
 
         void check(HostToken hostToken, int layer) {
             int dim = config.headDim();
-            List<Integer> place = List.of(layer, (int) hostToken.sequence());
+            List<Integer> key = List.of(layer, (int) hostToken.sequence());
             float[] q = queries.get((int) hostToken.sequence());
             double[] expected = new double[q.length];
             for (int head = 0; head < config.heads(); head++) {
                 int kv = head / config.group();
                 double[] one = ReferenceOps.attention(
                         Arrays.copyOfRange(q, head * dim, (head + 1) * dim),
-                        head(keys.get(place), kv),
-                        head(values.get(place), kv));
+                        head(keys.get(key), kv),
+                        head(values.get(key), kv));
                 System.arraycopy(one, 0, expected, head * dim, dim);
             }
             float[] actual = new float[q.length];
@@ -246,14 +248,15 @@ class HostAttentionWorkersTest {
     @EnumSource(
             value = DataType.class,
             names = {"BFLOAT16", "FLOAT16"})
-    void resultsAreThoseOfAttentionOverEverythingThatWasAppended(DataType type) throws IOException {
+    void resultsMatchReferenceAttentionOverAllAppendedTokens(DataType type) throws IOException {
         try (Rig rig = new Rig(type, 3, Clock.system())) {
             int rows = 5;
-            // 130 tokens: three blocks; sequences advance at their own pace, layers in order
+            // 130 tokens fill three blocks; each sequence passes its layers in order
             for (int position = 0; position < 130; position++) {
                 List<HostToken> hostTokens = new ArrayList<>();
                 for (int row = 0; row < rows; row++) {
-                    hostTokens.add(rig.admit(row, position, 7 * row, 7 * row + 3, 7 * row + 1)); // blocks not in order
+                    hostTokens.add(
+                            rig.admit(row, position, 7 * row, 7 * row + 3, 7 * row + 1)); // not in ascending order
                 }
                 hostTokens.forEach(hostToken -> rig.send(hostToken, 0));
                 for (int left = rows * LAYERS; left > 0; left--) {
@@ -280,12 +283,12 @@ class HostAttentionWorkersTest {
     }
 
     @Test
-    void threadsAreBoundToCoresOnlyWhereThatIsWantedAndAllowed() {
+    void threadsArePinnedOnlyIfEnabledAndWithoutACpuQuota() {
         CpuTopology free = new CpuTopology(List.of(0, 1), 2, List.of(0), false);
         CpuTopology limited = new CpuTopology(List.of(0, 1), 2, List.of(0), true);
         assertThat(isPinned(new HostAttentionWorkers.Cores(free, true, 1))).isTrue();
         assertThat(isPinned(new HostAttentionWorkers.Cores(free, true, 2)))
-                .as("no core is left")
+                .as("no free core")
                 .isFalse();
         assertThat(isPinned(new HostAttentionWorkers.Cores(free, false, 1)))
                 .as("--no-pin-threads")
@@ -303,7 +306,7 @@ class HostAttentionWorkersTest {
     }
 
     @Test
-    void underACpuQuotaWorkersRestBetweenTasks() {
+    void underACpuQuotaWorkersSleepBetweenTasks() {
         CpuTopology limited = new CpuTopology(List.of(0, 1), 2, List.of(0), true);
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null, 6, 2, new HostAttentionWorkers.Cores(limited, true, 0))) {
             HostToken hostToken = rig.admit(1, 0, 0);
@@ -320,7 +323,7 @@ class HostAttentionWorkersTest {
     }
 
     @Test
-    void aTaskThatThrowsLosesItsHostTokenAlone() {
+    void aTaskThatThrowsLosesOnlyItsHostToken() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 2, null)) {
             HostToken bad = rig.admit(1, 6, 0);
             HostToken good = rig.admit(2, 0, 1);
@@ -336,10 +339,10 @@ class HostAttentionWorkersTest {
         }
     }
 
-    /** Tasks of 2, 4, 16 and 32 subtasks, and of one. */
+    /** Tasks of 2, 4, 16, 32 and 1 subtasks. */
     @ParameterizedTest
     @CsvSource({"6, 2, 2", "12, 12, 4", "32, 16, 16", "32, 32, 32", "6, 3, 1"})
-    void tokensThatAStepWaitsForAreAnsweredBesideInFlightTokens(int heads, int kvHeads, int subtasks) {
+    void sameLayerTokensAreComputedAlongWithInFlightTokens(int heads, int kvHeads, int subtasks) {
         try (Rig rig = new Rig(DataType.BFLOAT16, 3, Clock.system(), heads, kvHeads)) {
             assertThat(HostAttentionQueues.subtasks(rig.config)).isEqualTo(subtasks);
             int rows = 6;
@@ -347,7 +350,7 @@ class HostAttentionWorkersTest {
             for (int position = 0; position < 70; position++) {
                 List<HostToken> hostTokens = new ArrayList<>();
                 for (int row = 0; row < rows; row++) {
-                    hostTokens.add(rig.pass(row, position, 6 * row, 6 * row + 3));
+                    hostTokens.add(rig.admitSameLayer(row, position, 6 * row, 6 * row + 3));
                 }
                 long base = rig.queues.reserveTasks((long) rows * LAYERS);
                 assertThat(base).isEqualTo((long) position * rows * LAYERS);
@@ -356,7 +359,7 @@ class HostAttentionWorkersTest {
                 }
                 for (int layer = 0; layer < LAYERS; layer++) {
                     for (int row = 0; row < rows; row++) {
-                        rig.ask(hostTokens.get(row), layer, base + layer * rows + row);
+                        rig.pushSameLayer(hostTokens.get(row), layer, base + layer * rows + row);
                     }
                     for (int row = 0; row < rows; row++) {
                         rig.await(hostTokens.get(row), base + layer * rows + row);
@@ -373,11 +376,11 @@ class HostAttentionWorkersTest {
     }
 
     @Test
-    void aWorkerKnowsWhichPartItReadsNext() {
+    void aWorkerPrefetchesTheSubtaskItComputesNext() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null, 12, 12)) {
             Queue<Long> nexts = new ConcurrentLinkedQueue<>();
             rig.single.next = nexts::add;
-            askForTwo(rig);
+            submitTwo(rig);
             List<Long> expected = new ArrayList<>();
             IntStream.range(0, 4).forEach(subtask -> expected.add(rig.subtask(3, subtask)));
             IntStream.range(0, 4).forEach(subtask -> expected.add(rig.subtask(5, subtask)));
@@ -387,13 +390,13 @@ class HostAttentionWorkersTest {
     }
 
     @Test
-    void severalSubtasksAreTakenWhileAnotherTaskWaits() {
+    void workersTakeSeveralSubtasksWhileAnotherTaskWaits() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null, 32, 32)) {
             Queue<Long> pairs = new ConcurrentLinkedQueue<>();
             Queue<Long> singles = new ConcurrentLinkedQueue<>();
             rig.several.next = pairs::add;
             rig.single.next = singles::add;
-            askForTwo(rig);
+            submitTwo(rig);
             List<Long> first = IntStream.range(1, 16)
                     .mapToObj(pair -> rig.subtask(3, 2 * pair))
                     .toList();
@@ -408,12 +411,15 @@ class HostAttentionWorkersTest {
         }
     }
 
-    /** One worker, which begins with task 0 when both tasks exist; host tokens in blocks 3 and 5, layer 1. */
-    private static void askForTwo(Rig rig) {
-        HostToken first = rig.pass(1, 0, 3);
-        HostToken second = rig.pass(2, 0, 5);
-        rig.ask(second, 1, 1);
-        rig.ask(first, 1, 0);
+    /**
+     * Submits tasks 1 and 0 of layer 1, whose host tokens are in blocks 5 and 3. A worker begins with task 0, so both
+     * tasks exist by then.
+     */
+    private static void submitTwo(Rig rig) {
+        HostToken first = rig.admitSameLayer(1, 0, 3);
+        HostToken second = rig.admitSameLayer(2, 0, 5);
+        rig.pushSameLayer(second, 1, 1);
+        rig.pushSameLayer(first, 1, 0);
         rig.await(first, 0);
         rig.await(second, 1);
         rig.check(first, 1);
@@ -421,17 +427,17 @@ class HostAttentionWorkersTest {
     }
 
     @Test
-    void aRowThatFailsIsAnsweredToo() {
+    void aFailedSameLayerTokenIsStillCompleted() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
-            rig.pass(2, 0, 1); // without any host token, workers would park
-            HostToken bad = rig.pass(1, 6, 0);
+            rig.admitSameLayer(2, 0, 1); // workers sleep if there is no host token
+            HostToken bad = rig.admitSameLayer(1, 6, 0);
             rig.single.poisoned = 7;
-            rig.ask(bad, 0, rig.queues.reserveTasks(1));
+            rig.pushSameLayer(bad, 0, rig.queues.reserveTasks(1));
             rig.await(bad, 0);
             assertThat(rig.queues.pollFailure().hostToken()).isSameAs(bad);
             rig.queues.end(bad);
-            rig.ask(bad, 0, rig.queues.reserveTasks(1));
-            rig.await(bad, 1); // of a host token that has ended
+            rig.pushSameLayer(bad, 0, rig.queues.reserveTasks(1));
+            rig.await(bad, 1); // its host token has ended
             for (int number = 1; number < HostAttentionQueues.subtasks(rig.config); number++) {
                 assertThat(rig.queues.pollFailure().hostToken()).isSameAs(bad);
             }
@@ -440,11 +446,11 @@ class HostAttentionWorkersTest {
     }
 
     @Test
-    void aParkedRowIsLetGo() {
+    void aPausedInFlightTokenIsReleased() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
             HostToken hostToken = rig.admit(1, 0, 0);
             rig.queues.pause(1);
-            rig.queues.pause(99); // not in flight
+            rig.queues.pause(99); // ignored: not in flight
             rig.send(hostToken, 1);
             HostToken[] released = new HostToken[1];
             spinUntil(() -> (released[0] = rig.queues.pollReleased()) != null);
@@ -455,7 +461,7 @@ class HostAttentionWorkersTest {
     }
 
     @Test
-    void aTaskOfALostRowIsDropped() {
+    void aTaskOfALostHostTokenIsDropped() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 2, null)) {
             HostToken lost = rig.admit(1, 0, 0);
             HostToken kept = rig.admit(2, 0, 1);
@@ -463,12 +469,12 @@ class HostAttentionWorkersTest {
             rig.send(lost, 0);
             rig.send(kept, 0);
             assertThat(HostAttentionQueues.tokenIndex(rig.receive())).isEqualTo(kept.index);
-            assertThat(rig.queues.nextResult()).as("no worker attends for it").isNegative();
+            assertThat(rig.queues.nextResult()).as("results of the lost token").isNegative();
         }
     }
 
     @Test
-    void aStalledWorkerIsFoundWithTheHostTokenItHolds() throws InterruptedException {
+    void theWatchdogReportsAStalledWorkerAndItsHostToken() throws InterruptedException {
         try (Rig rig = new Rig(DataType.BFLOAT16, 2, null)) {
             HostToken hostToken = rig.admit(1, 0, 0);
             rig.clock.advance(1);
@@ -492,15 +498,15 @@ class HostAttentionWorkersTest {
             HostToken hostToken = tracker.admitSameLayer(Rig.admission(1, 0, 0));
             tracker.watch();
             assertThat(rig.queues.isAborted()).isFalse();
-            // as receive_host_tokens does after its timeout
-            rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 1);
+            // receive_host_tokens writes this after its timeout
+            rig.memory.completed().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 1);
             List<StepResult.Lost> lost = new ArrayList<>();
             tracker.collectReleased(new ArrayList<>(), lost);
             assertThat(lost)
                     .containsExactly(new StepResult.Lost(
                             hostToken.sequence(),
                             StepResult.Cause.HOST_ATTENTION,
-                            HostTokenTracker.ANSWER_TIMEOUT,
+                            HostTokenTracker.RESULT_TIMEOUT,
                             false));
             tracker.endSameLayer();
             assertThat(rig.queues.hasTokens()).isFalse();
@@ -508,12 +514,12 @@ class HostAttentionWorkersTest {
     }
 
     @Test
-    void aTransferKernelWhoseStepHangsLosesTheInFlightTokens() {
+    void aHungStepInTheTransferKernelLosesTheInFlightTokens() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
             HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
             HostToken hostToken = tracker.admit(List.of(Rig.admission(1, 0, 0))).getFirst();
-            // as the transfer kernel does after its timeout
-            rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 2);
+            // the transfer kernel writes this after its timeout
+            rig.memory.completed().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 2);
             List<StepResult.Lost> lost = new ArrayList<>();
             tracker.collectReleased(new ArrayList<>(), lost);
             assertThat(lost)
@@ -523,14 +529,14 @@ class HostAttentionWorkersTest {
     }
 
     @Test
-    void hostTokensOfAPlanMadeBeforeTheFailureAreLostToo() {
+    void hostTokensPlannedBeforeAFailureAreAlsoLost() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
             HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
             tracker.admitSameLayer(Rig.admission(1, 0, 0));
-            rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 1);
+            rig.memory.completed().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 1);
             tracker.collectReleased(new ArrayList<>(), new ArrayList<>());
             tracker.endSameLayer();
-            HostToken passing = tracker.admitSameLayer(Rig.admission(2, 0, 1));
+            HostToken sameLayer = tracker.admitSameLayer(Rig.admission(2, 0, 1));
             HostToken inFlight = tracker.admit(List.of(Rig.admission(3, 0, 2))).getFirst();
             List<StepResult.Lost> lost = new ArrayList<>();
             tracker.collectReleased(new ArrayList<>(), lost);
@@ -538,8 +544,8 @@ class HostAttentionWorkersTest {
             assertThat(lost)
                     .extracting(StepResult.Lost::sequence, StepResult.Lost::message)
                     .containsExactly(
-                            tuple(passing.sequence(), HostTokenTracker.ANSWER_TIMEOUT),
-                            tuple(inFlight.sequence(), HostTokenTracker.ANSWER_TIMEOUT));
+                            tuple(sameLayer.sequence(), HostTokenTracker.RESULT_TIMEOUT),
+                            tuple(inFlight.sequence(), HostTokenTracker.RESULT_TIMEOUT));
             assertThat(rig.queues.hasTokens()).isFalse();
         }
     }

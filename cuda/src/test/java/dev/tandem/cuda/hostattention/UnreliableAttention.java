@@ -10,19 +10,19 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.LongConsumer;
 
-/** The real implementation, until it is told to misbehave. */
+/** Decode attention that throws, stalls or pauses when a test says so. */
 public final class UnreliableAttention implements PagedDecodeAttention {
     private static final long PAUSE_NANOS = 2_000_000;
 
     private final PagedDecodeAttention real;
     private final AtomicLong tasks = new AtomicLong();
-    /** Tokens of a context that it throws at; negative for none. */
+    /** Throws for a context of this many tokens; negative for never. */
     public volatile int poisoned = -1;
-    /** Whether one task never ends, until {@link #release}. */
+    /** Whether one task waits until {@link #release}. */
     public volatile boolean stalls;
-    /** A task in so many takes milliseconds longer; 0 for none. */
+    /** Every n-th task takes two milliseconds longer; 0 for none. */
     public volatile int pauses;
-    /** Learns what each call is told that its thread reads next. */
+    /** Receives the prefetch address of each call. */
     volatile LongConsumer next = address -> {};
 
     public final CountDownLatch stuck = new CountDownLatch(1);

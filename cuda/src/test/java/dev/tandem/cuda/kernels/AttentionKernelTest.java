@@ -19,8 +19,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Rotation, the KV store and attention over paged KV against their scalar twins, on odd lengths, results poisoned
- * before.
+ * RoPE, the KV store and attention over paged KV, compared with scalar references. Lengths are odd, and result buffers
+ * hold NaN before each launch.
  */
 @Tag("gpu")
 public class AttentionKernelTest {
@@ -36,35 +36,37 @@ public class AttentionKernelTest {
         return (layerBlock * shape.config().kvHeads() + head) * 2 * ModelShape.BLOCK_TOKENS * shape.headWidth();
     }
 
-    /** Where a value of the cache is, in 16-bit elements; the layout of prelude.cu. */
+    /** Index of a value of K in the KV pool, in 16-bit elements. prelude.cu defines the layout. */
     private static int keyAt(ModelShape shape, int block, int head, int token, int dimension) {
         return head(shape, block, head) + token * shape.headWidth() + dimension;
     }
 
+    /** Index of a value of V in the KV pool, in 16-bit elements. */
     private static int valueAt(ModelShape shape, int block, int head, int token, int dimension) {
         int tile = ModelShape.BLOCK_TOKENS * shape.headWidth();
         return head(shape, block, head) + tile + (token / 2 * shape.headWidth() + dimension) * 2 + token % 2;
     }
 
-    /** Heads whose threads are no power of two, too. */
-    static Stream<ModelShape> rotated() {
+    /** Adds heads whose 25 quads are no power of two. */
+    static Stream<ModelShape> ropeShapes() {
         return Stream.concat(shapes(), Stream.of(GpuRig.shape(3, 3, 100, 320, 352, 301, DataType.BFLOAT16)));
     }
 
     /**
-     * Partial sums, and finished products with bias and with norms of heads. Slots: alone and odd, none, alone and
-     * even, a prompt that begins with an odd one, another, and a token that begins a block.
+     * The input is either split-K partial sums, or a GEMM result with bias and with norms per head. KV slots, in order:
+     * a single odd one, none, a single even one, a prompt that begins at an odd one, a second prompt, and a single one
+     * that begins a block.
      */
     @ParameterizedTest
-    @MethodSource("rotated")
-    void rotationAndStore(ModelShape shape) {
+    @MethodSource("ropeShapes")
+    void ropeAndKvStore(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
             int[] slots = {17, -1, 78, 29, 30, 31, 32, 33, 34, 51, 52, 96};
             int[] positions = {0, 77, 1023, 13, 14, 15, 16, 17, 18, 3, 4, 32};
             int rows = slots.length;
             float[] frequencies = RopeFrequencies.of(shape.config());
             DeviceBuffer angles = rig.poisoned(4L * rows * shape.config().headDim());
-            embeds(rig, shape, positions, frequencies, angles);
+            checkEmbedding(rig, shape, positions, frequencies, angles);
             int length = rows * shape.qkv();
             int width = shape.headWidth();
             int dim = shape.config().headDim();
@@ -86,19 +88,19 @@ public class AttentionKernelTest {
             }
             float[] queryNorm = rig.floats(dim, 1);
             float[] keyNorm = rig.floats(dim, 1);
-            Rotation rotation = new Rotation(rig, shape, slots, positions, frequencies, angles.address());
-            rotation.check(rig.put(partials).address(), 2, 0L, 0L, sums, null, null);
-            rotation.check(
+            RopeStore ropeStore = new RopeStore(rig, shape, slots, positions, frequencies, angles.address());
+            ropeStore.check(rig.put(partials).address(), 2, 0L, 0L, sums, null, null);
+            ropeStore.check(
                     0L, 0, rig.putHalves(product).address(), rig.put(bias).address(), biased, queryNorm, keyNorm);
         }
     }
 
-    private static void embeds(
+    private static void checkEmbedding(
             GpuRig rig, ModelShape shape, int[] positions, float[] frequencies, DeviceBuffer angles) {
         int rows = positions.length;
         int hidden = shape.hidden();
-        // one that was chosen before, one that is known, one that was no number; others
-        int[] given = {-2, 0, -3, 1, 2, 3, 4, 5, 6, 7, 8, 1};
+        // -2 and -3 stand for tokens 1 and 2 that the step before sampled; token 2 is NaN (-1), which reads row 0
+        int[] tokenIds = {-2, 0, -3, 1, 2, 3, 4, 5, 6, 7, 8, 1};
         int[] tokens = {9, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 1};
         DeviceBuffer table = rig.putHalves(rig.halves(10 * hidden, 1));
         DeviceBuffer residual = rig.poisoned(4L * rows * hidden);
@@ -106,7 +108,7 @@ public class AttentionKernelTest {
                 rig.stream,
                 rows,
                 1,
-                rig.put(given).address(),
+                rig.put(tokenIds).address(),
                 rig.put(new int[] {7, 9, -1}).address(),
                 rig.put(positions).address(),
                 table.address(),
@@ -125,9 +127,9 @@ public class AttentionKernelTest {
         }
     }
 
-    private record Rotation(
+    private record RopeStore(
             GpuRig rig, ModelShape shape, int[] slots, int[] positions, float[] frequencies, long angles) {
-        /** @param x what q, k and v are made of, [rows, qkv] */
+        /** @param x q, k and v before norm and RoPE, [rows, qkv] */
         void check(long partials, int splits, long product, long bias, float[] x, float[] queryNorm, float[] keyNorm) {
             int rows = slots.length;
             int heads = shape.config().heads();
@@ -162,9 +164,9 @@ public class AttentionKernelTest {
                     0L);
             float[] q = rig.halves(queries, rows * shape.queries());
             float[] kv = rig.halves(cache, (int) (blocks * shape.blockBytes() / 2));
-            checkClear(kv, 35, 48);
-            checkClear(kv, 53, 64);
-            checkClear(kv, 97, 112);
+            checkZero(kv, 35, 48);
+            checkZero(kv, 53, 64);
+            checkZero(kv, 97, 112);
             for (int row = 0; row < rows; row++) {
                 for (int head = 0; head < heads + 2 * kvHeads; head++) {
                     int slot = slots[row];
@@ -196,8 +198,8 @@ public class AttentionKernelTest {
             }
         }
 
-        /** V of tokens that are not written is zero behind the last that was, whatever the block held before. */
-        private void checkClear(float[] kv, int firstSlot, int endSlot) {
+        /** Behind the last stored token, V is zero to the end of its block, whatever the block held before. */
+        private void checkZero(float[] kv, int firstSlot, int endSlot) {
             for (int slot = firstSlot; slot < endSlot; slot++) {
                 for (int head = 0; head < shape.config().kvHeads(); head++) {
                     for (int d = 0; d < shape.headWidth(); d++) {
@@ -234,7 +236,7 @@ public class AttentionKernelTest {
         }
     }
 
-    /** A pool of random KV, and sequences that own blocks of it in random order. */
+    /** A pool of random KV, and the block tables of sequences, in random order. */
     record Pool(ModelShape shape, float[] values, int[][] tables) {
         static Pool of(GpuRig rig, int... lengths) {
             int blocks =
@@ -255,7 +257,7 @@ public class AttentionKernelTest {
             }
             float[] values = rig.halves((int) (blocks * rig.shape.blockBytes() / 2), 1);
             for (int i = 0; i < values.length; i++) {
-                // what pads a head is zero in K and V
+                // padding of a head is zero in K and V
                 int width = rig.shape.headWidth();
                 int tile = 16 * width;
                 int d = i / tile % 2 == 0 ? i % width : i % (2 * width) / 2;
@@ -297,7 +299,7 @@ public class AttentionKernelTest {
                     sequence,
                     head / shape.config().group(),
                     tokens);
-            // probabilities are rounded to 16 bits before they meet V
+            // the kernels round probabilities to 16 bits before they multiply by V
             assertThat(GpuRig.error(Arrays.copyOfRange(actual, at, at + dim), expected))
                     .as("row %d, head %d, %d tokens, seed %d", row, head, tokens, SEED)
                     .isLessThan(3 * KernelTest.rounding(shape));
@@ -312,7 +314,7 @@ public class AttentionKernelTest {
 
     public static void decodeAttention(ModelShape shape, KernelCompiler compiler) {
         int[] lengths = {1, 15, 16, 17, 64, 65, 300, 777};
-        for (int sharing : new int[] {1, 7, 100, 396}) {
+        for (int blocks : new int[] {1, 7, 100, 396}) {
             try (GpuRig rig = new GpuRig(shape, SEED, compiler)) {
                 Pool pool = Pool.of(rig, lengths);
                 float[] q = queries(rig, lengths.length);
@@ -325,7 +327,7 @@ public class AttentionKernelTest {
                                 step.table(pool.tables[row], pool.tables[row].length),
                                 shape.config().kvHeads());
                     }
-                    step.spread(sharing, 1, shape.config().kvHeads(), 0);
+                    step.spread(blocks, 1, shape.config().kvHeads(), 0);
                     step.upload(rig.stream);
                     DeviceBuffer queries = rig.putHalves(q);
                     DeviceBuffer cache = rig.putHalves(pool.values);
@@ -360,7 +362,7 @@ public class AttentionKernelTest {
                                                 Arrays.stream(rig.ints(partial, (int) (4 * quads))),
                                                 Arrays.stream(rig.ints(sums, (int) (2 * quads))))
                                         .allMatch(word -> word == ForwardBuffers.UNPUBLISHED))
-                                .as("every part has been taken")
+                                .as("all partial results have been merged and reset")
                                 .isTrue();
                     }
                 }
@@ -442,24 +444,25 @@ public class AttentionKernelTest {
     }
 
     /**
-     * Decode attention begins while prompts' attention, which leaves it multiprocessors, has not ended; several steps
-     * one after the other.
+     * Prefill attention leaves multiprocessors free, and decode attention starts there before prefill attention ends.
+     * Three such pairs run one after the other.
      */
     @ParameterizedTest
     @MethodSource("shapes")
-    void promptsBesideDecodes(ModelShape shape) {
-        promptsBesideDecodes(shape, GpuRig.compiler());
+    void prefillAndDecodeAttentionOverlap(ModelShape shape) {
+        prefillAndDecodeAttentionOverlap(shape, GpuRig.compiler());
     }
 
-    public static void promptsBesideDecodes(ModelShape shape, KernelCompiler compiler) {
+    public static void prefillAndDecodeAttentionOverlap(ModelShape shape, KernelCompiler compiler) {
         for (double bandwidth : new double[] {1000, 4_800_000}) {
-            promptsBesideDecodes(shape, compiler, bandwidth);
+            prefillAndDecodeAttentionOverlap(shape, compiler, bandwidth);
         }
     }
 
-    private static void promptsBesideDecodes(ModelShape shape, KernelCompiler compiler, double bandwidth) {
+    private static void prefillAndDecodeAttentionOverlap(ModelShape shape, KernelCompiler compiler, double bandwidth) {
         try (GpuRig rig = new GpuRig(shape, SEED, compiler)) {
-            assumeTrue(rig.kernels.promptsLeaveRoom(), "the kernel for all GPUs leaves none");
+            assumeTrue(
+                    rig.kernels.promptsLeaveRoom(), "the prefill kernel for all GPUs leaves no multiprocessors free");
             int[] lengths = {1, 77, 1300, 16, 75, 550};
             int decodes = 4;
             int[] counts = {75, 33};
@@ -533,7 +536,7 @@ public class AttentionKernelTest {
                             0,
                             0L,
                             0,
-                            KernelConstants.DECODE_BESIDE);
+                            KernelConstants.DECODE_OVERLAPS_PREFILL);
                     float[] actual = rig.halves(out, rows * shape.queries());
                     for (int row = 0; row < decodes; row++) {
                         check(rig, pool, q, actual, row, row, lengths[row]);

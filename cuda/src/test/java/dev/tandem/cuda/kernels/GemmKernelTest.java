@@ -20,8 +20,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Every product's kernel, and the library's products, against their scalar twin in double precision, on odd sizes,
- * results poisoned before.
+ * GEMV and GEMM kernels and cublasLt, compared with a scalar reference in double precision. Sizes are odd, and result
+ * buffers hold NaN before each launch.
  */
 @Tag("gpu")
 class GemmKernelTest {
@@ -60,20 +60,20 @@ class GemmKernelTest {
                                 rows,
                                 n,
                                 depth);
-                float[] sums = sumOfParts(rig.floats(out, splits * rows * n), rows * n);
+                float[] sums = sumOfSplits(rig.floats(out, splits * rows * n), rows * n);
                 double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
                 assertThat(GpuRig.error(sums, expected)).as("%d rows", rows).isLessThan(1e-5);
                 if (rig.kernels.hasTma()) {
                     int boxRows = 8 * Kernels.tiles(rows);
                     TensorMap ws = TensorMap.of(rig.device, weights.address(), n, depth, 64, shape.type());
                     TensorMap xs = TensorMap.of(rig.device, padded.address(), boxRows, depth, boxRows, shape.type());
-                    DeviceBuffer streamed = rig.poisoned(4L * splits * rows * n);
+                    DeviceBuffer tmaOut = rig.poisoned(4L * splits * rows * n);
                     rig.kernels
                             .gemvTma(rows)
-                            .launch(rig.stream, (n + 127) / 128, splits, ws, xs, streamed.address(), rows, n, depth);
-                    float[] totals = sumOfParts(rig.floats(streamed, splits * rows * n), rows * n);
+                            .launch(rig.stream, (n + 127) / 128, splits, ws, xs, tmaOut.address(), rows, n, depth);
+                    float[] totals = sumOfSplits(rig.floats(tmaOut, splits * rows * n), rows * n);
                     assertThat(GpuRig.error(totals, expected))
-                            .as("%d rows by the copy engine", rows)
+                            .as("%d rows, gemv_tma", rows)
                             .isLessThan(1e-5);
                 }
             }
@@ -82,7 +82,7 @@ class GemmKernelTest {
 
     @ParameterizedTest
     @MethodSource("dev.tandem.cuda.kernels.KernelTest#shapes")
-    void gemmWithActivation(ModelShape shape) {
+    void gemvSwiglu(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
             int width = shape.intermediate();
             int depth = shape.hidden();
@@ -91,7 +91,7 @@ class GemmKernelTest {
             for (int rows : List.of(1, 7, 24, 50)) {
                 float[] x = rig.halves(rows * depth, 1);
                 double[] both = ReferenceOps.matmul(x, matrix(w, 2 * width, depth), rows);
-                double[] expected = activation(x, w, rows, width, depth);
+                double[] expected = swiglu(x, w, rows, width, depth);
                 DeviceBuffer padded = rig.putHalves(Arrays.copyOf(x, Kernels.GEMV_MAX_ROWS * depth));
                 DeviceBuffer out = rig.poisoned(2L * rows * width);
                 rig.kernels
@@ -113,7 +113,7 @@ class GemmKernelTest {
                     int boxRows = 8 * Kernels.tiles(rows);
                     TensorMap ws = TensorMap.of(rig.device, weights.address(), 2L * width, depth, 64, shape.type());
                     TensorMap xs = TensorMap.of(rig.device, padded.address(), boxRows, depth, boxRows, shape.type());
-                    DeviceBuffer streamed = rig.poisoned(2L * rows * width);
+                    DeviceBuffer tmaOut = rig.poisoned(2L * rows * width);
                     rig.kernels
                             .gemvTmaSwiglu(rows)
                             .launch(
@@ -122,21 +122,21 @@ class GemmKernelTest {
                                     1,
                                     ws,
                                     xs,
-                                    streamed.address(),
+                                    tmaOut.address(),
                                     rows,
                                     2 * width,
                                     depth);
-                    assertThat(GpuRig.error(rig.halves(streamed, rows * width), expected))
-                            .as("%d rows by the copy engine", rows)
+                    assertThat(GpuRig.error(rig.halves(tmaOut, rows * width), expected))
+                            .as("%d rows, gemv_tma", rows)
                             .isLessThan(KernelTest.rounding(shape));
                 }
                 float[] narrow = new float[both.length];
                 IntStream.range(0, both.length).forEach(i -> narrow[i] = (float) both[i]);
                 DeviceBuffer gateUp = rig.putHalves(narrow);
-                DeviceBuffer apart = rig.poisoned(2L * rows * width);
+                DeviceBuffer separate = rig.poisoned(2L * rows * width);
                 rig.kernels.swiglu.launch(
-                        rig.stream, (rows * width / 8 + 255) / 256, 1, gateUp.address(), apart.address(), rows);
-                assertThat(GpuRig.error(rig.halves(apart, rows * width), expected))
+                        rig.stream, (rows * width / 8 + 255) / 256, 1, gateUp.address(), separate.address(), rows);
+                assertThat(GpuRig.error(rig.halves(separate, rows * width), expected))
                         .isLessThan(3 * KernelTest.rounding(shape));
             }
         }
@@ -164,7 +164,7 @@ class GemmKernelTest {
                     rig.kernels
                             .wgmma(rows)
                             .launch(rig.stream, (n + 127) / 128, splits, ws, xs, out.address(), rows, n, depth);
-                    assertThat(GpuRig.error(sumOfParts(rig.floats(out, splits * rows * n), rows * n), expected))
+                    assertThat(GpuRig.error(sumOfSplits(rig.floats(out, splits * rows * n), rows * n), expected))
                             .as("%d rows, %d splits", rows, splits)
                             .isLessThan(1e-5);
                 }
@@ -174,7 +174,7 @@ class GemmKernelTest {
 
     @ParameterizedTest
     @MethodSource("dev.tandem.cuda.kernels.KernelTest#shapes")
-    void manyRowsWithActivation(ModelShape shape) {
+    void gemmSwiglu(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
             if (rig.kernels.gemmSwiglu().isEmpty()) {
                 return;
@@ -186,7 +186,7 @@ class GemmKernelTest {
             for (int rows : List.of(1, 63, 128, 129, 256, 300)) {
                 float[] x = rig.halves(rows * depth, 1);
                 TensorMap xs = TensorMap.of(rig.device, rig.putHalves(x).address(), rows, depth, 128, shape.type());
-                double[] expected = activation(x, w, rows, width, depth);
+                double[] expected = swiglu(x, w, rows, width, depth);
                 for (int blocks : List.of(2, 6, 132)) {
                     DeviceBuffer out = rig.poisoned(2L * rows * width);
                     TensorMap outs = TensorMap.of(rig.device, out.address(), rows, width, 64, shape.type());
@@ -201,7 +201,7 @@ class GemmKernelTest {
 
     @ParameterizedTest
     @MethodSource("dev.tandem.cuda.kernels.KernelTest#shapes")
-    void wgmmaGemmWithActivation(ModelShape shape) {
+    void wgmmaSwiglu(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
             if (!rig.kernels.wgmma()) {
                 return;
@@ -214,7 +214,7 @@ class GemmKernelTest {
                 float[] x = rig.halves(rows * depth, 1);
                 TensorMap xs = TensorMap.of(
                         rig.device, rig.putHalves(x).address(), rows, depth, Kernels.wgmmaRows(rows), shape.type());
-                double[] expected = activation(x, w, rows, width, depth);
+                double[] expected = swiglu(x, w, rows, width, depth);
                 DeviceBuffer out = rig.poisoned(2L * rows * width);
                 rig.kernels
                         .wgmmaSwiglu(rows)
@@ -245,7 +245,7 @@ class GemmKernelTest {
     }
 
     /** silu(gate) * up [rows][width] of gate and up, {@code w} [2 width][depth]. */
-    private static double[] activation(float[] x, float[] w, int rows, int width, int depth) {
+    private static double[] swiglu(float[] x, float[] w, int rows, int width, int depth) {
         double[] both = ReferenceOps.matmul(x, matrix(w, 2 * width, depth), rows);
         double[] expected = new double[rows * width];
         for (int i = 0; i < expected.length; i++) {
@@ -255,7 +255,7 @@ class GemmKernelTest {
         return expected;
     }
 
-    private static float[] sumOfParts(float[] parts, int length) {
+    private static float[] sumOfSplits(float[] parts, int length) {
         float[] sums = new float[length];
         for (int i = 0; i < parts.length; i++) {
             sums[i % length] += parts[i];
@@ -274,11 +274,11 @@ class GemmKernelTest {
         measured.keep();
         AutotuneCache kept = AutotuneCache.open(folder, "a GPU");
         libraryGemms(shape, kept);
-        assertThat(kept.origin()).as("nothing was measured again").startsWith("as kept");
+        assertThat(kept.origin()).as("not measured again").startsWith("as kept");
         kept.put(name, broken);
         libraryGemms(shape, kept);
         assertThat(kept.find(name))
-                .as("no algorithm of the library, so measured again")
+                .as("an invalid algorithm is measured again")
                 .isPresent()
                 .get()
                 .isNotEqualTo(broken);

@@ -21,7 +21,7 @@ import java.util.List;
 import java.util.Set;
 import java.util.SplittableRandom;
 
-/** A device with compiled kernels, and arrays that travel to it and back. Memory it made is freed with it. */
+/** A GPU with compiled kernels, and copies of arrays to and from it. Closing frees all memory that it allocated. */
 public final class GpuRig implements AutoCloseable {
     public final Device device;
     public final Stream stream;
@@ -87,7 +87,7 @@ public final class GpuRig implements AutoCloseable {
                 type);
     }
 
-    /** Values that 16-bit floats hold exactly, so that only arithmetic is compared. */
+    /** Random values that 16-bit floats represent exactly, so that inputs have no rounding error. */
     float[] halves(int count, double scale) {
         float[] values = new float[count];
         for (int i = 0; i < count; i++) {
@@ -132,7 +132,7 @@ public final class GpuRig implements AutoCloseable {
         return put(MemorySegment.ofArray(bits));
     }
 
-    /** Room for results, full of NaN. */
+    /** A buffer for results, filled with NaN. */
     public DeviceBuffer poisoned(long bytes) {
         DeviceBuffer buffer = device.allocate((bytes + 3) / 4 * 4, "test results");
         buffers.add(buffer);
@@ -176,7 +176,7 @@ public final class GpuRig implements AutoCloseable {
         return values;
     }
 
-    /** ‖actual − expected‖ / ‖expected‖; NaN anywhere gives NaN. */
+    /** Relative error ‖actual − expected‖ / ‖expected‖ in the L2 norm; NaN if any value is NaN. */
     public static double error(float[] actual, double[] expected) {
         double difference = 0;
         double norm = 0;

@@ -10,14 +10,14 @@ import org.junit.jupiter.api.Test;
 
 class KernelCatalogueTest {
     @Test
-    void everyCapabilityHasItsSharedMemory() {
+    void sharedMemoryPerComputeCapability() {
         assertThat(KernelCatalogue.CAPABILITIES).containsExactly(75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121);
         assertThat(KernelCatalogue.CAPABILITIES.stream().map(KernelCatalogue::sharedMemory))
                 .containsExactly(65536, 166912, 101376, 166912, 101376, 232448, 232448, 232448, 232448, 101376, 101376);
     }
 
     @Test
-    void aCapabilityWithoutKernelsIsNamedWithThoseThatHaveThem() {
+    void theErrorForAnUnsupportedCapabilityListsTheSupportedOnes() {
         assertThatThrownBy(() -> KernelCatalogue.require(130))
                 .isInstanceOf(CudaException.class)
                 .hasMessageContaining("compute capability 13.0")
@@ -27,7 +27,7 @@ class KernelCatalogueTest {
     }
 
     @Test
-    void aT4StagesHeadsOf128TwiceAndHeadsOf256Once() {
+    void onAT4PrefillHasTwoStagesForHeadsOf128AndOneFor256() {
         List<ModelShape> models = KernelCatalogue.models(DataType.FLOAT16);
         int t4 = KernelCatalogue.sharedMemory(75);
         assertThat(KernelCatalogue.prefill(models.getFirst(), 75, t4).stages()).isEqualTo(2);
@@ -35,7 +35,7 @@ class KernelCatalogueTest {
     }
 
     @Test
-    void whatHasNotRunOnAGpuIsSaid() {
+    void limitationsNameCapabilitiesThatNeverRan() {
         assertThat(KernelCatalogue.limitations(90, false)).isEmpty();
         assertThat(KernelCatalogue.limitations(90, true))
                 .hasSize(1)
@@ -43,8 +43,8 @@ class KernelCatalogueTest {
                 .asString()
                 .contains("MIG slice");
         assertThat(KernelCatalogue.limitations(75, false))
-                .anyMatch(loss -> loss.contains("7.5 and have never run on it"));
+                .anyMatch(limitation -> limitation.contains("7.5 and have never run on it"));
         assertThat(KernelCatalogue.limitations(121, false))
-                .anyMatch(loss -> loss.contains("12.1 and have never run on it"));
+                .anyMatch(limitation -> limitation.contains("12.1 and have never run on it"));
     }
 }

@@ -24,7 +24,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Every kernel compiles for every GPU it is meant for, on a machine that has none. */
+/** Every kernel compiles for every supported GPU. The machine needs no GPU. */
 class KernelCompilationTest {
     private static final Nvrtc NVRTC = GpuRig.libraries().nvrtc();
 
@@ -32,7 +32,8 @@ class KernelCompilationTest {
     Path cache;
 
     /**
-     * The first capability of each generation. The others of a generation have the same instructions and compile alike.
+     * The first compute capability of each generation. Others of a generation have the same instructions, and fewer
+     * kernels are compiled for them.
      */
     private static final Set<Integer> FIRST = Set.of(75, 80, 90, 100, 120);
     /** The capability of the GPUs that Tandem is measured on. */
@@ -42,24 +43,24 @@ class KernelCompilationTest {
      * Llama-3.1-70B.
      */
     private static final Set<Integer> LARGEST = Set.of(3, 6);
-    /** A multiprocessor's registers, which its threads get in eights; the same for all compute capabilities. */
+    /** Registers of a multiprocessor, on every compute capability. A thread's registers are a multiple of eight. */
     private static final int REGISTERS = 64 << 10;
 
-    /** A source for a compute capability. */
-    private record Cell(int capability, Unit unit) {}
+    /** A source file with its options, and the compute capability to compile it for. */
+    private record Target(int capability, Unit unit) {}
 
     static Stream<Integer> capabilities() {
         return KernelCatalogue.CAPABILITIES.stream();
     }
 
     /**
-     * What is compiled for a compute capability: row-wise kernels and attention for all shapes on the first capability
-     * of a generation, for the largest on others; all else depends on no head size, so the first shape stands for all.
-     * The two types take turns, but for the first shape on the capability that Tandem is measured on. All of it is some
-     * 280 compilations of half a second each.
+     * What is compiled for a compute capability. Row-wise kernels and attention depend on the shape: the first
+     * capability of a generation has all shapes, and others have the largest. Other kernels have one shape. Types
+     * alternate over shapes, except that the measured capability has both types of the first shape. All capabilities
+     * together need about 280 compilations of half a second each.
      */
-    private static Set<Cell> cells(int capability) {
-        Set<Cell> cells = new LinkedHashSet<>();
+    private static Set<Target> targets(int capability) {
+        Set<Target> targets = new LinkedHashSet<>();
         List<DataType> types = KernelCatalogue.types(capability);
         for (DataType type : types) {
             List<ModelShape> models = KernelCatalogue.models(type);
@@ -69,12 +70,12 @@ class KernelCompilationTest {
                 for (Unit unit : KernelCatalogue.units(
                         models.get(model), capability, KernelCatalogue.sharedMemory(capability))) {
                     if (turn && compiles(unit, model, capability)) {
-                        cells.add(new Cell(capability, unit));
+                        targets.add(new Target(capability, unit));
                     }
                 }
             }
         }
-        return cells;
+        return targets;
     }
 
     private static boolean compiles(Unit unit, int model, int capability) {
@@ -92,14 +93,14 @@ class KernelCompilationTest {
 
     @ParameterizedTest
     @MethodSource("capabilities")
-    void everySpecialisationFitsIntoItsGpuWithoutSpilling(int capability) {
+    void everyKernelFitsItsGpuWithoutSpilling(int capability) {
         KernelCompiler compiler = new KernelCompiler(() -> NVRTC, cache);
-        cells(capability).parallelStream().forEach(cell -> check(compiler, cell));
+        targets(capability).parallelStream().forEach(target -> check(compiler, target));
     }
 
-    private static void check(KernelCompiler compiler, Cell cell) {
-        Unit unit = cell.unit();
-        Map<String, Usage> usage = compiler.compile(unit.source(), cell.capability(), unit.defines()).usage().stream()
+    private static void check(KernelCompiler compiler, Target target) {
+        Unit unit = target.unit();
+        Map<String, Usage> usage = compiler.compile(unit.source(), target.capability(), unit.defines()).usage().stream()
                 .collect(Collectors.toMap(Usage::kernel, Function.identity()));
         assertThat(usage.keySet())
                 .as("kernels of %s.cu", unit.source())
@@ -107,15 +108,17 @@ class KernelCompilationTest {
                         unit.entries().stream().map(Entry::kernel).toList());
         for (Entry entry : unit.entries()) {
             Usage used = usage.get(entry.kernel());
-            String what = entry.kernel() + " for " + cell.capability() + " with " + unit.defines();
+            String what = entry.kernel() + " for " + target.capability() + " with " + unit.defines();
             assertThat(used.registers()).as("registers of %s", what).isPositive();
             assertThat((used.registers() + 7) / 8 * 8 * entry.threads())
                     .as("registers of a block of %s", what)
                     .isLessThanOrEqualTo(REGISTERS);
             assertThat(used.staticSharedBytes() + entry.sharedBytes())
                     .as("static and dynamic shared memory of %s", what)
-                    .isLessThanOrEqualTo(KernelCatalogue.sharedMemory(cell.capability()));
-            assertThat(used.spilledBytes()).as("spills of %s", what).isLessThanOrEqualTo(allowed(entry.kernel(), cell));
+                    .isLessThanOrEqualTo(KernelCatalogue.sharedMemory(target.capability()));
+            assertThat(used.spilledBytes())
+                    .as("spills of %s", what)
+                    .isLessThanOrEqualTo(allowed(entry.kernel(), target));
         }
     }
 
@@ -123,7 +126,7 @@ class KernelCompilationTest {
         return FIRST.stream().sorted();
     }
 
-    /** For {@code DelayedKernelTest}: delays may cost registers, not meaning. */
+    /** The kernels of {@code DelayedKernelTest} compile. Their registers and spills do not matter. */
     @ParameterizedTest
     @MethodSource("firstCapabilities")
     void kernelsWithDelaysCompile(int capability) {
@@ -141,20 +144,21 @@ class KernelCompilationTest {
     }
 
     /**
-     * Heads of 256 need more registers in attention than there are. Where nothing was measured, the assembler rather
-     * spills a few words of two kernels than have a multiprocessor hold a block less.
+     * Max spilled bytes of a kernel. Attention over heads of 256 needs more registers than a thread can have. Two
+     * kernels spill a few words on GPUs that were never measured: without spills a multiprocessor would hold one block
+     * less.
      */
-    private static int allowed(String kernel, Cell cell) {
-        if (kernel.endsWith("_attention") && cell.unit().defines().contains("-DHEAD_WIDTH=256")) {
+    private static int allowed(String kernel, Target target) {
+        if (kernel.endsWith("_attention") && target.unit().defines().contains("-DHEAD_WIDTH=256")) {
             return 2000;
         }
-        boolean few = kernel.equals("sample") && cell.capability() == 103
-                || kernel.equals("rope_store") && cell.capability() == 75;
+        boolean few = kernel.equals("sample") && target.capability() == 103
+                || kernel.equals("rope_store") && target.capability() == 75;
         return few ? 32 : 0;
     }
 
     @Test
-    void damagedCacheIsHealed() throws IOException {
+    void aDamagedCacheEntryIsReplaced() throws IOException {
         ModelShape shape = KernelCatalogue.models(DataType.FLOAT16).getFirst();
         List<String> defines = shape.defines();
         KernelCompiler first = new KernelCompiler(() -> NVRTC, cache);
@@ -170,7 +174,7 @@ class KernelCompilationTest {
             Files.write(file, bytes);
         }
         assertThat(second.cubin("rows", 90, defines)).isEqualTo(cubin);
-        assertThat(second.compiled()).as("damaged, so compiled again").isEqualTo(1);
+        assertThat(second.compiled()).as("a damaged entry is compiled again").isEqualTo(1);
         try (Stream<Path> files = Files.list(cache)) {
             Files.write(files.findFirst().orElseThrow(), new byte[5]);
         }
@@ -178,7 +182,7 @@ class KernelCompilationTest {
     }
 
     @Test
-    void sourceThatDoesNotCompileIsSaid() {
+    void compilationErrorsNameTheSourceFile() {
         KernelCompiler compiler = new KernelCompiler(() -> NVRTC, cache);
         assertThatThrownBy(() -> compiler.cubin("rows", 90, List.of()))
                 .isInstanceOf(CudaException.class)
@@ -187,7 +191,7 @@ class KernelCompilationTest {
     }
 
     @Test
-    void shapesBeyondTheKernelsAreRefused() {
+    void unsupportedShapesAreRejected() {
         assertThatThrownBy(() -> GpuRig.shape(4, 4, 512, 64, 64, 301, DataType.BFLOAT16))
                 .isInstanceOf(CudaException.class)
                 .hasMessageContaining("512")

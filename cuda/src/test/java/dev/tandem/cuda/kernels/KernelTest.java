@@ -33,12 +33,12 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Every kernel but products and attention against its scalar twin in double precision, on odd sizes, results poisoned
- * before.
+ * Every kernel except GEMM and attention, compared with a scalar reference in double precision. Sizes are odd, and
+ * result buffers hold NaN before each launch.
  */
 @Tag("gpu")
 class KernelTest {
-    static final Adjustments AS_THEY_ARE =
+    static final Adjustments NO_ADJUSTMENTS =
             new TokenSampler(SamplingParams.builder().build(), new int[0], Set.of(), 0).adjustments();
     private static final long SEED = 20260;
 
@@ -55,29 +55,29 @@ class KernelTest {
                 GpuRig.shape(14, 2, 128, 320, 352, 301, DataType.FLOAT16));
     }
 
-    /** Rounding a result to 16 bits. */
+    /** Max relative error of a result that is rounded to 16 bits. */
     static double rounding(ModelShape shape) {
         return shape.type() == DataType.BFLOAT16 ? 4e-3 : 5e-4;
     }
 
-    /** And rows wider than 4096 values, of which a thread of {@code add_norm_few} has two quads. */
+    /** Adds rows wider than 4096 values, where a thread of {@code add_norm_few} has two quads. */
     static Stream<ModelShape> widths() {
         return Stream.concat(shapes(), Stream.of(GpuRig.shape(8, 1, 128, 8192, 352, 301, DataType.BFLOAT16)));
     }
 
     @ParameterizedTest
     @MethodSource("widths")
-    void normsOfSumsOfPartials(ModelShape shape) {
+    void rmsNormAfterAddingPartialSums(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
             for (int splits : new int[] {0, 3, 8, 9}) {
-                normsOfSumsOfPartials(rig, shape, rig.kernels.addNormFew, splits);
-                normsOfSumsOfPartials(rig, shape, rig.kernels.addNorm, splits);
-                normsOfSumsOfPartials(rig, shape, rig.kernels.addNormMany, splits);
+                rmsNormAfterAddingPartialSums(rig, shape, rig.kernels.addNormFew, splits);
+                rmsNormAfterAddingPartialSums(rig, shape, rig.kernels.addNorm, splits);
+                rmsNormAfterAddingPartialSums(rig, shape, rig.kernels.addNormMany, splits);
             }
         }
     }
 
-    private static void normsOfSumsOfPartials(GpuRig rig, ModelShape shape, Kernels.Norm norm, int splits) {
+    private static void rmsNormAfterAddingPartialSums(GpuRig rig, ModelShape shape, Kernels.Norm norm, int splits) {
         int hidden = shape.hidden();
         int real = shape.config().hidden();
         int rows = 5;
@@ -155,10 +155,10 @@ class KernelTest {
         }
     }
 
-    /** Results are compared bit by bit: rows behind the others, which no test reads, must keep their bits. */
+    /** Rows that are not moved must keep every bit, so results are compared exactly. */
     @ParameterizedTest
     @MethodSource("shapes")
-    void sampledRowsCloseUp(ModelShape shape) {
+    void sampledRowsAreCompacted(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
             int rows = 61;
             int[] map = IntStream.range(0, 37)
@@ -168,9 +168,9 @@ class KernelTest {
             float[] attended = rig.halves(rig.putHalves(rig.floats(rows * shape.queries(), 1)), rows * shape.queries());
             DeviceBuffer stream = rig.put(residual);
             DeviceBuffer results = rig.putHalves(attended);
-            rig.kernels.closeUp.launch(
+            rig.kernels.compactRows.launch(
                     rig.stream,
-                    Kernels.closeUpBlocks(shape),
+                    Kernels.compactRowsBlocks(shape),
                     1,
                     stream.address(),
                     results.address(),
@@ -192,7 +192,7 @@ class KernelTest {
 
     @ParameterizedTest
     @MethodSource("shapes")
-    void choices(ModelShape shape) {
+    void sampling(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED);
                 StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1, 1000, "test")) {
             int vocabulary = shape.config().vocabulary();
@@ -221,10 +221,10 @@ class KernelTest {
                     counters.address(),
                     chosen.address());
             int[] best = rig.ints(chosen, rows);
-            assertThat(best[1]).as("the lower id of two equal ones").isEqualTo(7);
-            assertThat(best[2]).as("not a number").isEqualTo(-1);
-            assertThat(best[6]).as("infinite").isEqualTo(-1);
-            assertThat(best[7]).as("minus infinite").isEqualTo(-1);
+            assertThat(best[1]).as("the lower token id of two equal logits").isEqualTo(7);
+            assertThat(best[2]).as("NaN").isEqualTo(-1);
+            assertThat(best[6]).as("positive infinity").isEqualTo(-1);
+            assertThat(best[7]).as("negative infinity").isEqualTo(-1);
             for (int row : new int[] {0, 3, 4, 5}) {
                 int expected = 0;
                 for (int i = 0; i < vocabulary; i++) {
@@ -236,10 +236,10 @@ class KernelTest {
             for (int i = 0; i < draws; i++) {
                 double uniform = (i + 0.5) / draws;
                 step.clear();
-                step.draw(3, draw(0.8, 1, 0, uniform, 5), AS_THEY_ARE);
-                step.draw(4, draw(1, 0.6, 0, uniform, 0), AS_THEY_ARE);
-                step.draw(5, draw(1, 1, 0.3, uniform, 0), AS_THEY_ARE);
-                step.draw(0, draw(1.5, 1, 0, uniform, 0), AS_THEY_ARE);
+                step.draw(3, draw(0.8, 1, 0, uniform, 5), NO_ADJUSTMENTS);
+                step.draw(4, draw(1, 0.6, 0, uniform, 0), NO_ADJUSTMENTS);
+                step.draw(5, draw(1, 1, 0.3, uniform, 0), NO_ADJUSTMENTS);
+                step.draw(0, draw(1.5, 1, 0, uniform, 0), NO_ADJUSTMENTS);
                 step.upload(rig.stream);
                 DeviceBuffer tokens = rig.put(best);
                 rig.kernels.sample.launch(
@@ -253,16 +253,16 @@ class KernelTest {
         }
     }
 
-    /** Biases, penalties, forbidden tokens and log-probabilities, beside the sampler's own. */
+    /** Biases, penalties, forbidden tokens and log-probabilities, compared with {@code TokenSampler} on the CPU. */
     @ParameterizedTest
     @MethodSource("shapes")
-    void adjustedChoicesAndLogprobs(ModelShape shape) {
+    void adjustmentsAndLogprobs(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED);
                 StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1, 1000, "test")) {
             int vocabulary = shape.config().vocabulary();
             int width = shape.vocabulary();
             int[] prompt = IntStream.range(0, 90).map(i -> i * 3 % vocabulary).toArray();
-            List<SamplingParams> wishes = List.of(
+            List<SamplingParams> requests = List.of(
                     SamplingParams.builder()
                             .temperature(0)
                             .repetitionPenalty(1.7)
@@ -285,9 +285,9 @@ class KernelTest {
                             .seed(6L)
                             .logprobs(0)
                             .build());
-            int rows = wishes.size();
-            List<TokenSampler> ours = samplers(wishes, prompt);
-            List<TokenSampler> theirs = samplers(wishes, prompt);
+            int rows = requests.size();
+            List<TokenSampler> gpuSamplers = samplers(requests, prompt);
+            List<TokenSampler> cpuSamplers = samplers(requests, prompt);
             DeviceBuffer reported = rig.zeros(4L * rows * 41);
             for (int token = 0; token < 8; token++) {
                 float[] logits = rig.floats(rows * width, 3);
@@ -306,8 +306,8 @@ class KernelTest {
                 for (int row = 0; row < rows; row++) {
                     step.draw(
                             row,
-                            ours.get(row).draw(step.adjustmentRoom()).orElseThrow(),
-                            ours.get(row).adjustments());
+                            gpuSamplers.get(row).draw(step.adjustmentRoom()).orElseThrow(),
+                            gpuSamplers.get(row).adjustments());
                 }
                 step.upload(rig.stream);
                 rig.kernels.adjust.launch(
@@ -331,9 +331,9 @@ class KernelTest {
                 int[] ids = rig.ints(reported, rows * 41);
                 SamplingScratch scratch = new SamplingScratch();
                 for (int row = 0; row < rows; row++) {
-                    Choice expected = theirs.get(row).choose(logits, row * width, vocabulary, scratch);
+                    Choice expected = cpuSamplers.get(row).choose(logits, row * width, vocabulary, scratch);
                     assertThat(tokens[row]).as("row %d, token %d", row, token).isEqualTo(expected.token());
-                    ours.get(row).chosen(tokens[row], Optional.empty());
+                    gpuSamplers.get(row).chosen(tokens[row], Optional.empty());
                     int at = 41 * row;
                     expected.logprobs().ifPresent(logprobs -> {
                         assertThat(probabilities[at]).isCloseTo(logprobs.logprob(), offset(1e-4f));
@@ -348,10 +348,10 @@ class KernelTest {
         }
     }
 
-    /** Parameters and logits at their extremes, against the kernel's algorithm without its parallelism. */
+    /** Extreme parameters and logits, compared with a sequential version of the kernel's algorithm. */
     @ParameterizedTest
     @MethodSource("shapes")
-    void choicesOfExtremeParameters(ModelShape shape) {
+    void samplingWithExtremeParameters(ModelShape shape) {
         int rows = 16;
         try (GpuRig rig = new GpuRig(shape, SEED);
                 StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1, 4000, "test")) {
@@ -359,26 +359,26 @@ class KernelTest {
             int width = shape.vocabulary();
             for (long seed = SEED; seed < SEED + 40; seed++) {
                 RandomSampling random = new RandomSampling(seed);
-                List<SamplingParams> wishes = Stream.generate(
+                List<SamplingParams> requests = Stream.generate(
                                 () -> random.params(vocabulary).withLogprobs(-1))
                         .limit(rows)
                         .toList();
-                List<TokenSampler> samplers = samplers(wishes, random.prompt(vocabulary));
+                List<TokenSampler> samplers = samplers(requests, random.prompt(vocabulary));
                 for (int token = 0; token < 3; token++) {
                     float[] logits = new float[rows * width];
-                    Arrays.fill(logits, 1000); // beyond the vocabulary
+                    Arrays.fill(logits, 1000); // the padding beyond the vocabulary keeps this value
                     for (int row = 0; row < rows; row++) {
                         System.arraycopy(random.logits(vocabulary), 0, logits, row * width, vocabulary);
                     }
                     List<TokenSampler.Draw> draws = samplers.stream()
                             .map(sampler -> sampler.draw(4000).orElseThrow())
                             .toList();
-                    int[] chosen = choices(rig, step, rig.put(logits), draws, samplers);
+                    int[] chosen = sampling(rig, step, rig.put(logits), draws, samplers);
                     for (int row = 0; row < rows; row++) {
                         float[] adjusted = Arrays.copyOfRange(logits, row * width, row * width + vocabulary);
                         samplers.get(row).adjustments().apply(adjusted, 0, vocabulary);
                         String what =
-                                "seed " + seed + ", token " + token + ", " + wishes.get(row) + ", " + draws.get(row);
+                                "seed " + seed + ", token " + token + ", " + requests.get(row) + ", " + draws.get(row);
                         assertThat(chosen[row]).as(what).isBetween(-1, vocabulary - 1);
                         int next = 0;
                         if (drawable(logits, row * width, adjusted)) {
@@ -394,7 +394,7 @@ class KernelTest {
         }
     }
 
-    private static int[] choices(
+    private static int[] sampling(
             GpuRig rig,
             StepBuffer step,
             DeviceBuffer values,
@@ -424,30 +424,31 @@ class KernelTest {
         return rig.ints(chosen, rows);
     }
 
-    /** Logits of the model that are finite, and one that may be chosen after the adjustments. */
+    /** Whether all logits of the model are finite, and at least one token can be sampled after the adjustments. */
     private static boolean drawable(float[] logits, int offset, float[] adjusted) {
-        boolean some = false;
+        boolean canSample = false;
         for (int i = 0; i < adjusted.length; i++) {
             if (!Float.isFinite(logits[offset + i]) || !(adjusted[i] < Float.POSITIVE_INFINITY)) {
                 return false;
             }
-            some |= adjusted[i] > Float.NEGATIVE_INFINITY;
+            canSample |= adjusted[i] > Float.NEGATIVE_INFINITY;
         }
-        return some;
+        return canSample;
     }
 
     /**
-     * Whether the token is the reference's, or becomes it when bounds move by what the GPU's fast exponentials may err.
+     * Whether the reference samples this token, exactly or with parameters changed by the error of the GPU's fast
+     * exponential.
      */
     private static boolean isOneOf(float[] logits, TokenSampler.Draw draw, int token) {
         SamplingReference.Parameters exact = SamplingReference.Parameters.of(draw);
         if (SamplingReference.token(logits, exact) == token) {
             return true;
         }
-        float[] moves = {0, 3e-6f, -3e-6f};
-        for (float uniform : moves) {
-            for (float topP : moves) {
-                for (float minP : moves) {
+        float[] errors = {0, 3e-6f, -3e-6f};
+        for (float uniform : errors) {
+            for (float topP : errors) {
+                for (float minP : errors) {
                     SamplingReference.Parameters near = new SamplingReference.Parameters(
                             exact.temperature(),
                             exact.topK(),
@@ -463,13 +464,13 @@ class KernelTest {
         return false;
     }
 
-    private static List<TokenSampler> samplers(List<SamplingParams> wishes, int[] prompt) {
-        return wishes.stream()
-                .map(wish -> new TokenSampler(wish, prompt, Set.of(13), 1))
+    private static List<TokenSampler> samplers(List<SamplingParams> requests, int[] prompt) {
+        return requests.stream()
+                .map(params -> new TokenSampler(params, prompt, Set.of(13), 1))
                 .toList();
     }
 
-    /** The token at {@code uniform} of the kept mass, in ascending order of ids. */
+    /** The token at which the cumulative probability, in ascending order of ids, reaches {@code uniform}. */
     static int expected(
             float[] logits,
             int offset,
@@ -511,12 +512,12 @@ class KernelTest {
         return new TokenSampler.Draw(temperature, topK, topP, minP, uniform, -1, false, true);
     }
 
-    /** What one host block holds, by the format that the CPU reads. */
+    /** A value of a host block at a byte offset in the CPU's format. */
     private static float host(float[] bits, BlockFormat format, long offset, ModelShape shape) {
         return bits[(int) (offset / shape.type().bytes())];
     }
 
-    /** Sums of what moved are the same on both sides, and of no two blocks. */
+    /** Checksums of a swapped block are equal on GPU and host, and differ between blocks. */
     private static void checkSums(
             GpuRig rig,
             BlockFormat format,
@@ -550,7 +551,7 @@ class KernelTest {
 
     @ParameterizedTest
     @MethodSource("shapes")
-    void blocksMoveBetweenPoolsAndChangeTheirFormat(ModelShape shape) {
+    void swappingBlocksConvertsTheirFormat(ModelShape shape) {
         BlockFormat format =
                 new BlockFormat(shape.config().kvHeads(), shape.config().headDim(), shape.type());
         assertThat(HostFormat.blockBytes(shape)).isEqualTo(format.blockBytes());
@@ -570,7 +571,7 @@ class KernelTest {
                 from[i] = d < dim ? from[i] : 0;
             }
             int[] tokens = {64, 19, 1};
-            // their number; then host block, tokens, layer blocks
+            // the number of copies, padded to 8; then per copy: host block, tokens, layer blocks
             int[] moves = {
                 3, 0, 0, 0, 0, 0, 0, 0, 2, 64, 18, 0, 8, 20, 0, 0, 0, 19, 6, 2, 0, 0, 0, 0, 3, 1, 14, 0, 0, 0, 0, 0
             };
@@ -592,19 +593,19 @@ class KernelTest {
                     long block = 2L * (layer * hostBlocks + moves[8 + 8 * move]) * hostHalves;
                     for (int head = 0; head < shape.config().kvHeads(); head++) {
                         for (int token = 0; token < 64; token++) {
-                            boolean there = token < tokens[move];
+                            boolean stored = token < tokens[move];
                             int gpu = (moves[8 + 8 * move + 2 + token / 16] + layer) * blockHalves + head * 2 * tile;
                             for (int d = 0; d < dim; d++) {
                                 int key = gpu + token % 16 * width + d;
                                 int value = gpu + tile + (token % 16 / 2 * width + d) * 2 + token % 2;
                                 float hostValue = host(host, format, block + format.value(head, token, d), shape);
-                                assertThat(hostValue).as("V of token %d", token).isEqualTo(there ? from[value] : 0);
+                                assertThat(hostValue).as("V of token %d", token).isEqualTo(stored ? from[value] : 0);
                                 if (token / 16 * 16 < tokens[move]) {
                                     assertThat(returned[value])
-                                            .as("V of token %d, back", token)
-                                            .isEqualTo(there ? from[value] : 0);
+                                            .as("V of token %d, swapped back", token)
+                                            .isEqualTo(stored ? from[value] : 0);
                                 }
-                                if (there) {
+                                if (stored) {
                                     assertThat(host(host, format, block + format.key(head, token, d), shape))
                                             .isEqualTo(from[key]);
                                     assertThat(returned[key]).isEqualTo(from[key]);
@@ -615,7 +616,7 @@ class KernelTest {
                 }
                 for (int i = 0; i < hostHalves; i++) {
                     assertThat(host[(layer * hostBlocks + 1) * hostHalves + i])
-                            .as("a block that no copy names")
+                            .as("a host block that is no target")
                             .isNaN();
                 }
             }

@@ -16,15 +16,17 @@ import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * Contexts of up to 131,072 tokens and vocabularies of up to 256,000, against the scalar twins, results poisoned
- * before.
+ * Contexts of up to 131,072 tokens and vocabularies of up to 256,000, compared with scalar references. Result buffers
+ * hold NaN before each launch.
  */
 @Tag("gpu")
 class LargeSizesKernelTest {
     private static final long SEED = 20261;
-    private static final int LONGEST = 131_072;
+    private static final int MAX_CONTEXT = 131_072;
 
-    /** A block of decode attention with four warps, and one with two, which heads of 256 in groups of 16 have. */
+    /**
+     * Decode attention has four warps per thread block for the first shape, and two for heads of 256 in groups of 16.
+     */
     static Stream<ModelShape> decodeShapes() {
         return Stream.of(
                 GpuRig.shape(2, 1, 64, 128, 128, 301, DataType.BFLOAT16),
@@ -32,14 +34,14 @@ class LargeSizesKernelTest {
     }
 
     /**
-     * A warp reads 32 block numbers at a time: those of more than 2,048 tokens of one thread block, or 1,024 with two
-     * warps, in several turns.
+     * A warp reads 32 entries of the block table at a time. A thread block with four warps needs several reads above
+     * 2,048 tokens, and one with two warps above 1,024.
      */
     @ParameterizedTest
     @MethodSource("decodeShapes")
     void decodeAttentionOverLongContexts(ModelShape shape) {
         assertThat(shape.decodeWarps()).isEqualTo(shape.headWidth() == 256 ? 2 : 4);
-        int[] lengths = {2047, 2049, 4097, shape.headWidth() == 256 ? 20_001 : LONGEST};
+        int[] lengths = {2047, 2049, 4097, shape.headWidth() == 256 ? 20_001 : MAX_CONTEXT};
         int kvHeads = shape.config().kvHeads();
         try (GpuRig rig = new GpuRig(shape, SEED)) {
             Pool pool = Pool.of(rig, lengths);
@@ -53,13 +55,13 @@ class LargeSizesKernelTest {
             DeviceBuffer partial = rig.poisoned(16 * quads);
             DeviceBuffer sums = rig.poisoned(8 * quads);
             try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, tables, 0, "test")) {
-                for (int sharing : new int[] {1, 7, grid}) {
+                for (int blocks : new int[] {1, 7, grid}) {
                     step.clear();
                     for (int row = 0; row < lengths.length; row++) {
                         step.row(row, 0, lengths[row] - 1, -1);
                         step.decode(lengths[row], step.table(pool.tables()[row], pool.tables()[row].length), kvHeads);
                     }
-                    step.spread(sharing, 1, kvHeads, 0);
+                    step.spread(blocks, 1, kvHeads, 0);
                     step.upload(rig.stream);
                     DeviceBuffer out = rig.poisoned(2L * lengths.length * shape.queries());
                     rig.kernels.decodeAttention.launch(
@@ -89,7 +91,7 @@ class LargeSizesKernelTest {
         }
     }
 
-    /** The kernel of 9.0 for heads of 64 and 128, and the one for all others. */
+    /** Heads of 64 and 128, which have a WGMMA kernel on compute capability 9.0, and of 96, which have none. */
     static Stream<ModelShape> promptShapes() {
         return Stream.of(
                 GpuRig.shape(2, 1, 64, 128, 128, 301, DataType.BFLOAT16),
@@ -99,8 +101,8 @@ class LargeSizesKernelTest {
 
     @ParameterizedTest
     @MethodSource("promptShapes")
-    void promptsThatStartFarIntoTheirContexts(ModelShape shape) {
-        int[] starts = {518, 2047, 16_385, LONGEST - 2};
+    void prefillChunksAfterLongContexts(ModelShape shape) {
+        int[] starts = {518, 2047, 16_385, MAX_CONTEXT - 2};
         int[] counts = {40, 3, 2, 2};
         int[] lengths = IntStream.range(0, starts.length)
                 .map(i -> starts[i] + counts[i])
@@ -156,12 +158,12 @@ class LargeSizesKernelTest {
     }
 
     /**
-     * Weights are summed in integers on the GPU and in double precision here: of so many tokens, each of some 1e-5 of
-     * the mass, two neighbours are as good.
+     * The GPU sums probabilities in fixed point, and the reference in double precision. A token has about 1e-5 of the
+     * probability mass, so the reference may choose a neighbour of the GPU's token. The tolerance allows that.
      */
     @ParameterizedTest
     @ValueSource(ints = {32_001, 128_256, 256_000})
-    void choicesAmongManyTokens(int vocabulary) {
+    void samplingFromLargeVocabularies(int vocabulary) {
         ModelShape shape = GpuRig.shape(2, 1, 64, 128, 128, vocabulary, DataType.BFLOAT16);
         double tolerance = 3.0 / vocabulary;
         int draws = 8;
@@ -191,9 +193,9 @@ class LargeSizesKernelTest {
             for (int i = 0; i < draws; i++) {
                 double uniform = (i + 0.5) / draws;
                 step.clear();
-                step.draw(0, KernelTest.draw(1.5, 1, 0, uniform, 0), KernelTest.AS_THEY_ARE);
-                step.draw(2, KernelTest.draw(0.8, 1, 0, uniform, 5), KernelTest.AS_THEY_ARE);
-                step.draw(3, KernelTest.draw(1, 0.6, 0, uniform, 0), KernelTest.AS_THEY_ARE);
+                step.draw(0, KernelTest.draw(1.5, 1, 0, uniform, 0), KernelTest.NO_ADJUSTMENTS);
+                step.draw(2, KernelTest.draw(0.8, 1, 0, uniform, 5), KernelTest.NO_ADJUSTMENTS);
+                step.draw(3, KernelTest.draw(1, 0.6, 0, uniform, 0), KernelTest.NO_ADJUSTMENTS);
                 step.upload(rig.stream);
                 DeviceBuffer tokens = rig.put(best);
                 rig.kernels.sample.launch(

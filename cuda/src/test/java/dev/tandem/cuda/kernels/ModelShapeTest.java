@@ -17,13 +17,13 @@ class ModelShapeTest {
 
     @ParameterizedTest
     @CsvSource({"4, 1", "16, 2", "64, 8", "80, 16", "100, 32", "128, 16", "136, 32", "256, 32"})
-    void aHeadHasAPowerOfTwoThreads(int headDim, int lanes) {
+    void threadsPerHeadAreAPowerOfTwo(int headDim, int lanes) {
         assertThat(heads(headDim).headLanes()).isEqualTo(lanes);
     }
 
     @ParameterizedTest
     @ValueSource(ints = {132, 252, 264})
-    void headsBeyondTheKernelsAreNamed(int headDim) {
+    void anErrorNamesUnsupportedHeadSizes(int headDim) {
         assertThatThrownBy(() -> heads(headDim))
                 .isInstanceOf(CudaException.class)
                 .hasMessageContaining("heads of " + headDim + " in groups of 1")
@@ -32,7 +32,7 @@ class ModelShapeTest {
     }
 
     @Test
-    void headsThatDoNotMoveAreNamed() {
+    void anErrorNamesHeadSizesThatAreNoMultipleOf4() {
         assertThatThrownBy(() -> heads(66))
                 .isInstanceOf(CudaException.class)
                 .hasMessageContaining("heads of 66 are no multiple of 4");

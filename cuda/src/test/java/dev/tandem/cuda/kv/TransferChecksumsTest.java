@@ -10,7 +10,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.SplittableRandom;
 import org.junit.jupiter.api.Test;
 
-/** The CPU's side; the GPU's is compared with it where there is one. */
+/** Checksums on the CPU. {@code KernelTest} compares those of the GPU with them. */
 class TransferChecksumsTest {
     private static final BlockFormat FORMAT = new BlockFormat(3, 48, DataType.BFLOAT16);
     private static final int TOKENS = 19;
@@ -29,7 +29,7 @@ class TransferChecksumsTest {
     }
 
     @Test
-    void everyBitOfTheTokensCountsAndNothingElse() {
+    void theChecksumCoversEveryBitOfTheTokensAndNothingElse() {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment block = block(arena, 1);
             long before = sum(block);
@@ -49,7 +49,7 @@ class TransferChecksumsTest {
     }
 
     @Test
-    void valuesThatChangePlacesDoNotGoUnnoticed() {
+    void theChecksumDetectsExchangedValues() {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment block = block(arena, 2);
             long before = sum(block);

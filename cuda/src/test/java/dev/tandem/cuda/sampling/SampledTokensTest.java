@@ -21,7 +21,7 @@ import java.util.Optional;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
-/** Rows whose tokens cannot be taken, without a GPU. */
+/** Rows whose tokens cannot be sampled. It needs no GPU. */
 class SampledTokensTest {
     private final FakeDriver fake = new FakeDriver();
     private final Device device = new Device(fake.driver(), 0, 0);
@@ -43,7 +43,7 @@ class SampledTokensTest {
     }
 
     @Test
-    void aRowOfNaNIsLostAndTheNextIsSampled() {
+    void aRowOfNaNIsLostAndTheNextRowIsSampled() {
         tokens.of(2).setAtIndex(JAVA_INT, 0, -1);
         tokens.of(2).setAtIndex(JAVA_INT, 1, 77);
         take(5, true, 0);
@@ -62,7 +62,8 @@ class SampledTokensTest {
 
     @Test
     void aRowWhoseSamplerThrowsIsLost() {
-        fake.copied = -1; // the row's logits, of which the sampler makes nothing, though the GPU did
+        fake.copied =
+                -1; // the row's logits become NaN: the sampler on the CPU throws, though the GPU's sampler did not
         take(5, false, 0);
         assertThat(sampled).isEmpty();
         assertThat(lost)
@@ -71,7 +72,7 @@ class SampledTokensTest {
     }
 
     @Test
-    void aFailureOfTheGpuIsNotARows() {
+    void aGpuFailureIsNotTreatedAsALostRow() {
         fake.codes.put("cuStreamQuery", 700);
         assertThatThrownBy(() -> take(5, false, 0)).isInstanceOf(CudaException.class);
         assertThat(lost).isEmpty();

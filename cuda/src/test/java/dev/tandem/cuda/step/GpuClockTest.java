@@ -13,7 +13,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Steps that end, and one that never does, without a GPU. */
+/** Times and timeouts of steps, on a fake driver. */
 @Timeout(60)
 class GpuClockTest {
     private static final long SECOND = 1_000_000_000L;
@@ -26,7 +26,7 @@ class GpuClockTest {
     private final GpuClock clock = new GpuClock(device);
 
     @Test
-    void aStepThatEndsTellsItsTime() {
+    void theTimeOfAFinishedStepIsReported() {
         int slot = clock.begin(stream);
         clock.end(stream, slot);
         assertThat(clock.await(slot, 1, SECOND, () -> {})).isEqualTo(1.5f);
@@ -43,7 +43,7 @@ class GpuClockTest {
     }
 
     @Test
-    void aStepThatNeverEndsIsGivenUpByNumberAndLimit() {
+    void theTimeoutOfAHungStepNamesItsNumberAndLimit() {
         fake.codes.put("cuEventQuery", 600);
         AtomicInteger watched = new AtomicInteger();
         int slot = clock.begin(stream);
@@ -55,14 +55,14 @@ class GpuClockTest {
     }
 
     @Test
-    void allEventsAreClosedThoughTheDriverRefuses() {
+    void closingDestroysAllEventsEvenIfTheDriverFails() {
         fake.codes.put("cuEventDestroy_v2", 700);
         assertThatThrownBy(clock::close).isInstanceOf(CudaException.class);
         assertThat(fake.calls).filteredOn("cuEventDestroy_v2"::equals).hasSize(2 * GpuClock.RING);
     }
 
     @Test
-    void longPromptsAndWaitsForTheCpuExtendTheDeadline() {
+    void longPromptsAndCpuAttentionExtendTheDeadline() {
         StepDeadline usual = StepDeadline.USUAL;
         assertThat(usual.nanos(1, false, 10 * SECOND)).isBetween(10 * SECOND, 11 * SECOND);
         assertThat(usual.nanos(8192, false, 10 * SECOND)).isBetween(90 * SECOND, 95 * SECOND);

@@ -10,22 +10,22 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 
 class GraphFallbackTest {
-    private final List<String> said = new ArrayList<>();
+    private final List<String> logged = new ArrayList<>();
     private final List<String> closed = new ArrayList<>();
-    private final GraphFallback fallback = new GraphFallback(said::add);
-    private final Recent<Integer, String> kept = new Recent<>(2, () -> {}, closed::add);
+    private final GraphFallback fallback = new GraphFallback(logged::add);
+    private final Recent<Integer, String> cache = new Recent<>(2, () -> {}, closed::add);
 
-    private static String refuse(int key) {
+    private static String fail(int key) {
         throw new CudaException(
                 "cuGraphInstantiateWithFlags failed: CUDA_ERROR_OUT_OF_MEMORY (2)", CudaException.OUT_OF_MEMORY);
     }
 
     @Test
-    void aGraphThatTheDriverRefusesIsNoFailureAndIsSaidOnce() {
-        assertThat(fallback.find(kept, 1, key -> "one")).contains("one");
-        assertThat(fallback.find(kept, 2, GraphFallbackTest::refuse)).isEmpty();
-        assertThat(fallback.find(kept, 3, GraphFallbackTest::refuse)).isEmpty();
-        assertThat(said)
+    void aGraphThatCannotBeInstantiatedIsLoggedOnceAndDoesNotFailTheStep() {
+        assertThat(fallback.find(cache, 1, key -> "one")).contains("one");
+        assertThat(fallback.find(cache, 2, GraphFallbackTest::fail)).isEmpty();
+        assertThat(fallback.find(cache, 3, GraphFallbackTest::fail)).isEmpty();
+        assertThat(logged)
                 .singleElement()
                 .asString()
                 .contains("OUT_OF_MEMORY")
@@ -34,23 +34,23 @@ class GraphFallbackTest {
     }
 
     @Test
-    void graphsThatExistAreUsedAfterARefusalAndNoneIsMade() {
-        fallback.find(kept, 1, key -> "one");
-        fallback.find(kept, 2, GraphFallbackTest::refuse);
+    void afterAFailedInstantiationExistingGraphsAreUsedAndNoneIsCaptured() {
+        fallback.find(cache, 1, key -> "one");
+        fallback.find(cache, 2, GraphFallbackTest::fail);
         AtomicInteger captures = new AtomicInteger();
-        assertThat(fallback.find(kept, 1, key -> "another")).contains("one");
-        assertThat(fallback.find(kept, 2, key -> "two" + captures.incrementAndGet()))
+        assertThat(fallback.find(cache, 1, key -> "another")).contains("one");
+        assertThat(fallback.find(cache, 2, key -> "two" + captures.incrementAndGet()))
                 .isEmpty();
         assertThat(captures).hasValue(0);
-        assertThat(closed).as("those in use stay").isEmpty();
+        assertThat(closed).as("existing graphs stay open").isEmpty();
     }
 
     @Test
-    void whatThrowsForAnotherReasonIsNotHidden() {
-        assertThatThrownBy(() -> fallback.find(kept, 1, key -> {
+    void otherExceptionsAreRethrown() {
+        assertThatThrownBy(() -> fallback.find(cache, 1, key -> {
                     throw new IllegalStateException("a defect");
                 }))
                 .hasMessage("a defect");
-        assertThat(said).isEmpty();
+        assertThat(logged).isEmpty();
     }
 }

@@ -9,24 +9,24 @@ import org.junit.jupiter.api.Test;
 class RecentTest {
     private final List<String> log = new ArrayList<>();
     private final Recent<Integer, String> recent =
-            new Recent<>(3, () -> log.add("rest"), gone -> log.add("end " + gone));
+            new Recent<>(3, () -> log.add("before eviction"), evicted -> log.add("free " + evicted));
 
     private String get(int key) {
         return recent.get(key, k -> {
-            log.add("make " + k);
+            log.add("create " + k);
             return "v" + k;
         });
     }
 
     @Test
-    void theOneThatWasNotUsedForLongestGoes() {
+    void theLeastRecentlyUsedValueIsEvicted() {
         get(1);
         get(2);
         get(3);
         assertThat(get(1)).isEqualTo("v1");
         log.clear();
         get(4);
-        assertThat(log).containsExactly("rest", "end v2", "make 4");
+        assertThat(log).containsExactly("before eviction", "free v2", "create 4");
         log.clear();
         get(1);
         get(3);
@@ -35,7 +35,7 @@ class RecentTest {
     }
 
     @Test
-    void whatCannotBeMadeIsNotKept() {
+    void aValueThatCannotBeCreatedIsNotCached() {
         try {
             recent.get(1, key -> {
                 throw new IllegalStateException("no memory");
@@ -44,15 +44,15 @@ class RecentTest {
             log.add(e.getMessage());
         }
         assertThat(get(1)).isEqualTo("v1");
-        assertThat(log).containsExactly("no memory", "make 1");
+        assertThat(log).containsExactly("no memory", "create 1");
     }
 
     @Test
-    void allAreFreedInTheEnd() {
+    void clearingFreesAllValues() {
         get(1);
         get(2);
         recent.clear();
-        assertThat(log).containsExactly("make 1", "make 2", "end v1", "end v2");
+        assertThat(log).containsExactly("create 1", "create 2", "free v1", "free v2");
         recent.clear();
         assertThat(log).hasSize(4);
     }

@@ -33,8 +33,8 @@ class AttentionBenchmarkTest {
         return new AttentionBenchmark(format, HEADS, batch, 100, 3, 1, Duration.ZERO, Clock.system());
     }
 
-    /** Attention that does something else before each task. */
-    private static PagedDecodeAttention before(Consumer<DecodeTask> something) {
+    /** Attention that calls {@code listener} before each task. */
+    private static PagedDecodeAttention before(Consumer<DecodeTask> listener) {
         PagedDecodeAttention inner = DecodeImplementations.all(FORMAT, HEADS).getFirst();
         return new PagedDecodeAttention() {
             @Override
@@ -59,14 +59,14 @@ class AttentionBenchmarkTest {
 
             @Override
             public void partial(DecodeTask task, int first, int last, long next, Scratch scratch, Partial partial) {
-                something.accept(task);
+                listener.accept(task);
                 inner.partial(task, first, last, next, scratch, partial);
             }
         };
     }
 
     @Test
-    void theWorkersThatServeAreMeasured() {
+    void theBenchmarkRunsOnTheAttentionWorkers() {
         Set<String> threads = ConcurrentHashMap.newKeySet();
         try (AttentionBenchmark benchmark = benchmark(FORMAT, 5)) {
             AttentionBenchmark.Result result = benchmark.measure(
@@ -81,7 +81,7 @@ class AttentionBenchmarkTest {
     }
 
     @Test
-    void theKvIsRandomThroughout() {
+    void allKvIsRandom() {
         AtomicLong zeros = new AtomicLong();
         try (AttentionBenchmark benchmark = benchmark(FORMAT, 1)) {
             benchmark.measure(before(task -> zeros.set(zeros(task.block(0)))), List.of(), 1);
@@ -102,7 +102,7 @@ class AttentionBenchmarkTest {
     }
 
     @Test
-    void attentionThatFailsEndsTheMeasurement() {
+    void aFailureOfAttentionEndsTheMeasurement() {
         try (AttentionBenchmark benchmark = benchmark(FORMAT, 2)) {
             assertThatThrownBy(() -> benchmark.measure(
                             before(task -> {
@@ -116,7 +116,7 @@ class AttentionBenchmarkTest {
     }
 
     @Test
-    void whatWorkersDoNotServeIsRefused() {
+    void unsupportedTypesAndBatchSizesAreRejected() {
         assertThatThrownBy(() -> benchmark(new BlockFormat(2, 32, DataType.FLOAT32), 2))
                 .hasMessageContaining("--dtype float32");
         assertThatThrownBy(() -> benchmark(FORMAT, AttentionBenchmark.MAX_TOKENS + 1))

@@ -11,7 +11,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What was measured once is not measured again on the same machine, and anywhere else is. */
+/** Results are saved per GPU: the same GPU does not measure again, and another GPU does. */
 class AutotuneCacheTest {
     private static final String GPU = "a GPU, 16 multiprocessors";
 
@@ -21,8 +21,8 @@ class AutotuneCacheTest {
     private Path cache;
 
     @BeforeEach
-    void nothingYet() {
-        cache = folder.resolve("not/yet/there");
+    void chooseACacheFolderThatDoesNotExist() {
+        cache = folder.resolve("missing/folder");
     }
 
     private AutotuneCache keep() {
@@ -45,22 +45,23 @@ class AutotuneCacheTest {
         }
     }
 
-    private static String neverAgain() {
+    private static String failIfMeasuredAgain() {
         throw new AssertionError("measured again");
     }
 
     @Test
-    void theNextStartFindsThem() {
+    void theNextStartFindsSavedResults() {
         keep();
         AutotuneCache next = AutotuneCache.open(cache, GPU);
-        assertThat(next.of("gemm/24", AutotuneCacheTest::neverAgain)).isEqualTo("WGMMA");
-        assertThat(next.of("gate-up/512", AutotuneCacheTest::neverAgain)).isEqualTo("0.1 0.2");
+        assertThat(next.of("gemm/24", AutotuneCacheTest::failIfMeasuredAgain)).isEqualTo("WGMMA");
+        assertThat(next.of("gate-up/512", AutotuneCacheTest::failIfMeasuredAgain))
+                .isEqualTo("0.1 0.2");
         assertThat(next.origin()).isEqualTo("as kept in " + file());
         assertThat(next.find("gemm/32")).isEmpty();
     }
 
     @Test
-    void whatComesLaterIsAdded() {
+    void laterResultsAreAddedToTheFile() {
         keep();
         AutotuneCache next = AutotuneCache.open(cache, GPU);
         next.of("gemm/32", () -> "GEMV_TMA");
@@ -71,14 +72,14 @@ class AutotuneCacheTest {
     }
 
     @Test
-    void anythingElseMeasuresForItself() {
+    void anotherGpuHasItsOwnResults() {
         keep();
         AutotuneCache other = AutotuneCache.open(cache, "a GPU, 132 multiprocessors");
         assertThat(other.find("gemm/24")).isEmpty();
     }
 
     @Test
-    void aFileOfSomethingElseCountsAsAbsent() throws IOException {
+    void aFileOfAnotherGpuIsIgnored() throws IOException {
         keep();
         Path file = file();
         AutotuneCache other = AutotuneCache.open(folder.resolve("other"), "another");
@@ -91,7 +92,7 @@ class AutotuneCacheTest {
     }
 
     @Test
-    void damageIsHealed() throws IOException {
+    void aDamagedFileIsIgnoredAndReplaced() throws IOException {
         keep();
         String whole = Files.readString(file());
         for (String damaged : new String[] {
@@ -111,7 +112,7 @@ class AutotuneCacheTest {
     }
 
     @Test
-    void whereNothingCanBeWrittenItIsSaid() throws IOException {
+    void aFolderThatCannotBeWrittenIsReported() throws IOException {
         Files.createDirectories(cache.getParent());
         Files.writeString(cache, "a file where the folder should be");
         AutotuneCache choices = AutotuneCache.open(cache, GPU);
@@ -125,7 +126,7 @@ class AutotuneCacheTest {
     }
 
     @Test
-    void whatIsNotALineIsRefused() {
+    void keysAndValuesThatBreakTheLineFormatAreRejected() {
         AutotuneCache choices = AutotuneCache.open(cache, GPU);
         assertThatThrownBy(() -> choices.put("two words", "x")).hasMessageContaining("two words");
         assertThatThrownBy(() -> choices.put("one", "x\ny")).hasMessageContaining("not a line");
