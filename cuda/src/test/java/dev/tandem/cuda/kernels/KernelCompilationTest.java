@@ -19,12 +19,16 @@ import java.util.Set;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Every kernel compiles for every GPU it is meant for, on a machine that has none. */
+/**
+ * Every kernel compiles for every GPU it is meant for, on a machine that has none. Tests with the tag {@code slow}
+ * compile everything for the GPUs that Tandem is not measured on.
+ */
 class KernelCompilationTest {
     private static final Nvrtc NVRTC = GpuRig.libraries().nvrtc();
 
@@ -37,6 +41,8 @@ class KernelCompilationTest {
     private static final Set<Integer> FIRST = Set.of(75, 80, 90, 100, 120);
     /** The capability of the GPUs that Tandem is measured on. */
     private static final int MEASURED = 90;
+    /** The oldest instructions, and the newest instructions with little shared memory. */
+    private static final Set<Integer> EXTREMES = Set.of(75, 120);
     /**
      * Of {@link KernelCatalogue#models}: heads of 256, which need the largest stages and the most registers, and
      * Llama-3.1-70B.
@@ -48,8 +54,16 @@ class KernelCompilationTest {
     /** A source for a compute capability. */
     private record Cell(int capability, Unit unit) {}
 
-    static Stream<Integer> capabilities() {
-        return KernelCatalogue.CAPABILITIES.stream();
+    static Stream<Integer> otherCapabilities() {
+        return KernelCatalogue.CAPABILITIES.stream().filter(capability -> capability != MEASURED);
+    }
+
+    static Stream<Integer> otherFirstCapabilities() {
+        return FIRST.stream().filter(capability -> capability != MEASURED).sorted();
+    }
+
+    static Stream<Integer> extremes() {
+        return EXTREMES.stream().sorted();
     }
 
     /**
@@ -57,8 +71,10 @@ class KernelCompilationTest {
      * of a generation, for the largest on others; all else depends on no head size, so the first shape stands for all.
      * The two types take turns, but for the first shape on the capability that Tandem is measured on. All of it is some
      * 280 compilations of half a second each.
+     *
+     * @param first whether the capability stands for its generation
      */
-    private static Set<Cell> cells(int capability) {
+    private static Set<Cell> cells(int capability, boolean first) {
         Set<Cell> cells = new LinkedHashSet<>();
         List<DataType> types = KernelCatalogue.types(capability);
         for (DataType type : types) {
@@ -68,7 +84,7 @@ class KernelCompilationTest {
                         || types.indexOf(type) == (model + capability) % types.size();
                 for (Unit unit : KernelCatalogue.units(
                         models.get(model), capability, KernelCatalogue.sharedMemory(capability))) {
-                    if (turn && compiles(unit, model, capability)) {
+                    if (turn && compiles(unit, model, first)) {
                         cells.add(new Cell(capability, unit));
                     }
                 }
@@ -77,8 +93,7 @@ class KernelCompilationTest {
         return cells;
     }
 
-    private static boolean compiles(Unit unit, int model, int capability) {
-        boolean first = FIRST.contains(capability);
+    private static boolean compiles(Unit unit, int model, boolean first) {
         return switch (unit.source()) {
             case "rows", "decode", "prefill", "prefill_wgmma" -> first || LARGEST.contains(model);
             case "gemv", "gemv_tma" ->
@@ -90,11 +105,27 @@ class KernelCompilationTest {
         };
     }
 
+    @Test
+    void everySpecialisationFitsIntoTheMeasuredGpuWithoutSpilling() {
+        compileAndCheck(cells(MEASURED, true));
+    }
+
     @ParameterizedTest
-    @MethodSource("capabilities")
+    @MethodSource("extremes")
+    void largestShapesFitIntoTheOldestAndTheNewestGpu(int capability) {
+        compileAndCheck(cells(capability, false));
+    }
+
+    @Tag("slow")
+    @ParameterizedTest
+    @MethodSource("otherCapabilities")
     void everySpecialisationFitsIntoItsGpuWithoutSpilling(int capability) {
+        compileAndCheck(cells(capability, FIRST.contains(capability)));
+    }
+
+    private void compileAndCheck(Set<Cell> cells) {
         KernelCompiler compiler = new KernelCompiler(() -> NVRTC, cache);
-        cells(capability).parallelStream().forEach(cell -> check(compiler, cell));
+        cells.parallelStream().forEach(cell -> check(compiler, cell));
     }
 
     private static void check(KernelCompiler compiler, Cell cell) {
@@ -119,14 +150,20 @@ class KernelCompilationTest {
         }
     }
 
-    static Stream<Integer> firstCapabilities() {
-        return FIRST.stream().sorted();
+    /** For {@code DelayedKernelTest}: delays may cost registers, not meaning. */
+    @Test
+    void kernelsWithDelaysCompile() {
+        compileWithDelays(MEASURED);
     }
 
-    /** For {@code DelayedKernelTest}: delays may cost registers, not meaning. */
+    @Tag("slow")
     @ParameterizedTest
-    @MethodSource("firstCapabilities")
-    void kernelsWithDelaysCompile(int capability) {
+    @MethodSource("otherFirstCapabilities")
+    void kernelsWithDelaysCompileForOtherGpus(int capability) {
+        compileWithDelays(capability);
+    }
+
+    private void compileWithDelays(int capability) {
         KernelCompiler compiler = new KernelCompiler(() -> NVRTC, cache).withDelays(1);
         ModelShape shape = KernelCatalogue.models(
                         KernelCatalogue.types(capability).getFirst())
