@@ -71,7 +71,6 @@ public final class Main implements Runnable {
     static int execute(String... args) {
         try {
             return command()
-                    .setCaseInsensitiveEnumValuesAllowed(true)
                     .setParameterExceptionHandler((error, given) -> ErrorReport.of(error, System.err))
                     .setExecutionExceptionHandler((error, command, parsed) -> ErrorReport.of(error, System.err))
                     .execute(args);
@@ -80,9 +79,9 @@ public final class Main implements Runnable {
         }
     }
 
-    /** The command line with its help and error handlers. */
+    /** The command line with its help. */
     static CommandLine command() {
-        CommandLine command = new CommandLine(new Main());
+        CommandLine command = new CommandLine(new Main()).setCaseInsensitiveEnumValuesAllowed(true);
         SectionedHelp.install(command);
         return command;
     }

@@ -38,8 +38,29 @@ final class ServeCommand implements Callable<Integer> {
     @Mixin
     HttpOptions http = new HttpOptions();
 
+    /** A server that answers requests; {@link #close} ends running ones with an error. */
+    record Serving(TandemServer server, EngineAssembly assembly, String name, StartLog log) implements AutoCloseable {
+        @Override
+        public void close() {
+            server.close();
+            assembly.close();
+        }
+    }
+
     @Override
     public Integer call() throws InterruptedException {
+        Serving serving = start();
+        EngineAssembly assembly = serving.assembly();
+        ServerLifetime lifetime = new ServerLifetime(
+                serving.server(), assembly.engine(), assembly, Duration.ofSeconds(listen.shutdownTimeout), System.err);
+        lifetime.handleSignals();
+        announce(serving.server(), serving.name(), serving.log());
+        lifetime.awaitEnd();
+        return ExitCode.FAILED;
+    }
+
+    /** Checks the options, loads the model and serves it. */
+    Serving start() {
         listen.check();
         http.check();
         options.check();
@@ -50,18 +71,14 @@ final class ServeCommand implements Callable<Integer> {
         TandemServer server = new TandemServer(
                 listen.host, listen.port, http.limits(), http.origins(isLoopback(listen.host)), requests);
         StartLog log = new StartLog(System.err, listen.logLevel == LogLevel.DEBUG);
-        ServerLifetime lifetime;
-        String name;
         try {
             warningOfOpenPort(listen.host, listen.key()).ifPresent(System.err::println);
             DeferredListener listener = new DeferredListener();
             EngineAssembly assembly = EngineAssembly.start(options, true, true, listener, log);
             try {
-                name = name(assembly);
+                String name = name(assembly);
                 serve(server, assembly, listener, name);
-                lifetime = new ServerLifetime(
-                        server, assembly.engine(), assembly, Duration.ofSeconds(listen.shutdownTimeout), System.err);
-                lifetime.handleSignals();
+                return new Serving(server, assembly, name, log);
             } catch (RuntimeException | Error e) {
                 assembly.close();
                 throw e;
@@ -70,9 +87,6 @@ final class ServeCommand implements Callable<Integer> {
             server.close();
             throw e;
         }
-        announce(server, name, log);
-        lifetime.awaitEnd();
-        return ExitCode.FAILED;
     }
 
     private String name(EngineAssembly assembly) {

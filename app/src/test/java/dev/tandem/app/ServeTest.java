@@ -229,7 +229,7 @@ class ServeTest {
     @Test
     void sigtermFinishesWhatIsUnderWayAndExitsZero() throws Exception {
         try (TestServer draining = new TestServer()) {
-            String body = "{\"prompt\": \"Once upon a time\", \"max_tokens\": 120, \"temperature\": 0, \"ignore_eos\": "
+            String body = "{\"prompt\": \"Once upon a time\", \"max_tokens\": 60, \"temperature\": 0, \"ignore_eos\": "
                     + "true, \"stream\": true}";
             URI address = URI.create(draining.address);
             try (Socket socket = new Socket(address.getHost(), address.getPort())) {

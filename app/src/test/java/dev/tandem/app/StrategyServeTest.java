@@ -33,10 +33,10 @@ class StrategyServeTest {
     private static final String TEN_TOKENS =
             "{\"prompt\": \"Here are three facts\", \"temperature\": 0, \"max_tokens\": 10, \"ignore_eos\": true";
 
-    private static TestServer gpuOnly;
+    private static LocalServer gpuOnly;
     private static List<String> expected;
 
-    private static TestServer server(String strategy, String... more) throws IOException {
+    private static LocalServer server(String strategy, String... more) {
         List<String> options = new ArrayList<>(List.of(
                 "--strategy",
                 strategy,
@@ -49,7 +49,7 @@ class StrategyServeTest {
                 "--host-kv",
                 "64MiB"));
         options.addAll(List.of(more));
-        return new TestServer(options.toArray(String[]::new));
+        return new LocalServer(options.toArray(String[]::new));
     }
 
     @BeforeAll
@@ -68,7 +68,7 @@ class StrategyServeTest {
     }
 
     /** Six requests of up to three blocks each at once, for which the eight blocks of the GPU are too few. */
-    private static List<String> answers(TestServer server) {
+    private static List<String> answers(LocalServer server) {
         List<CompletableFuture<String>> answers = new ArrayList<>();
         for (int i = 0; i < 6; i++) {
             String body = "{\"prompt\": \"Here are " + (i + 2) + " facts about the number " + i
@@ -96,7 +96,7 @@ class StrategyServeTest {
 
     @Test
     void hostTokensAreInTheUsageWhenAskedAndAreVerifiedOnTheGpu() throws Exception {
-        try (TestServer server = server("simple-offload", "--no-guard", "--shadow-verification-rate", "1")) {
+        try (LocalServer server = server("simple-offload", "--no-guard", "--shadow-verification-rate", "1")) {
             JsonNode plain = JSON.readTree(
                     server.post("/v1/completions", TEN_TOKENS + "}").body());
             assertThat(plain.at("/usage/completion_tokens_details").isMissingNode())
@@ -133,7 +133,7 @@ class StrategyServeTest {
     void everyStrategyGivesTheSameAnswersAndSaysWhy(String strategy) throws Exception {
         // reasons name the rules that decide; those of adaptive are APEX's, with other values of the deviations
         String rules = strategy.equals("adaptive") ? "apex" : strategy;
-        try (TestServer server = server(strategy, "--no-guard")) {
+        try (LocalServer server = server(strategy, "--no-guard")) {
             assertThat(answers(server)).isEqualTo(expected);
             JsonNode steps = JSON.readTree(server.get("/debug/steps").body()).get("steps");
             assertThat(steps.size()).isGreaterThan(20);
@@ -150,7 +150,7 @@ class StrategyServeTest {
 
     @Test
     void theGuardKeepsToTheGpuWhereBothTiersShareTheirCores() throws Exception {
-        try (TestServer server = server("asymmetric")) {
+        try (LocalServer server = server("asymmetric")) {
             assertThat(answers(server)).isEqualTo(expected);
             JsonNode steps = JSON.readTree(server.get("/debug/steps").body()).get("steps");
             assertThat(steps.valueStream().map(step -> step.get("chosen").asString()))
@@ -164,7 +164,7 @@ class StrategyServeTest {
         }
     }
 
-    private static void assertThatLatencyTargetsAreChecked(TestServer server) throws Exception {
+    private static void assertThatLatencyTargetsAreChecked(LocalServer server) throws Exception {
         HttpResponse<String> bad = server.post("/v1/completions", "{\"prompt\": \"a\", \"ttft_target\": -1}");
         assertThat(bad.statusCode()).isEqualTo(400);
         assertThat(bad.body()).contains("ttft_target is -1.0");

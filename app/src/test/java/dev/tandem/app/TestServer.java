@@ -3,10 +3,6 @@ package dev.tandem.app;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
-import java.net.URI;
-import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
-import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -16,24 +12,19 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /** {@code tandem serve} as a process of its own, with the default model on a free port. */
-final class TestServer implements AutoCloseable {
+final class TestServer extends ServerClient {
     private static final Pattern ADDRESS = Pattern.compile("^address +(http://127\\.0\\.0\\.1:\\d+) ");
 
-    final String address;
     final String curl;
     /** The lines of standard output before the curl line. */
-    final List<String> summary = new ArrayList<>();
+    final List<String> summary;
 
     private final Process process;
-    final HttpClient http = HttpClient.newHttpClient();
 
     TestServer(String... options) throws IOException {
         List<String> command = new ArrayList<>(List.of(
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-                "--add-modules",
-                "jdk.incubator.vector",
-                "--enable-native-access=ALL-UNNAMED",
-                "-Djdk.incubator.vector.VECTOR_ACCESS_OOB_CHECK=0",
+                "@" + Path.of("../tools/java.options"),
                 "-cp",
                 System.getProperty("java.class.path"),
                 "dev.tandem.app.Main",
@@ -41,11 +32,12 @@ final class TestServer implements AutoCloseable {
                 "--port",
                 "0"));
         command.addAll(List.of(options));
-        process = new ProcessBuilder(command)
+        Process started = new ProcessBuilder(command)
                 .redirectError(ProcessBuilder.Redirect.INHERIT)
                 .start();
         BufferedReader out =
-                new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
+                new BufferedReader(new InputStreamReader(started.getInputStream(), StandardCharsets.UTF_8));
+        List<String> lines = new ArrayList<>();
         String found = "";
         String printed = "";
         for (String line = out.readLine(); line != null; line = out.readLine()) {
@@ -57,45 +49,15 @@ final class TestServer implements AutoCloseable {
                 printed = line;
                 break;
             }
-            summary.add(line);
+            lines.add(line);
         }
         if (found.isEmpty()) {
-            throw new IllegalStateException("the server ended with " + process.exitValue());
+            throw new IllegalStateException("the server ended with " + started.exitValue());
         }
-        address = found;
+        super(found);
+        process = started;
         curl = printed;
-    }
-
-    HttpResponse<String> post(String path, String body, String... headers) throws IOException, InterruptedException {
-        return post(path, body.getBytes(StandardCharsets.UTF_8), headers);
-    }
-
-    HttpResponse<String> post(String path, byte[] body, String... headers) throws IOException, InterruptedException {
-        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(address + path))
-                .header("Content-Type", "application/json")
-                .POST(HttpRequest.BodyPublishers.ofByteArray(body));
-        for (int i = 0; i < headers.length; i += 2) {
-            request.header(headers[i], headers[i + 1]);
-        }
-        return http.send(request.build(), HttpResponse.BodyHandlers.ofString());
-    }
-
-    HttpResponse<String> get(String path, String... headers) throws IOException, InterruptedException {
-        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(address + path));
-        for (int i = 0; i < headers.length; i += 2) {
-            request.header(headers[i], headers[i + 1]);
-        }
-        return http.send(request.build(), HttpResponse.BodyHandlers.ofString());
-    }
-
-    /** The value of a series of one model. */
-    double metric(String name) throws IOException, InterruptedException {
-        return get("/metrics")
-                .body()
-                .lines()
-                .filter(line -> line.startsWith(name + "{"))
-                .mapToDouble(line -> Double.parseDouble(line.substring(line.lastIndexOf(' ') + 1)))
-                .sum();
+        summary = lines;
     }
 
     /** Sends SIGTERM and returns the exit code. */
@@ -108,8 +70,7 @@ final class TestServer implements AutoCloseable {
     }
 
     @Override
-    public void close() {
-        http.close();
+    void end() {
         process.destroy();
         try {
             if (!process.waitFor(60, TimeUnit.SECONDS)) {

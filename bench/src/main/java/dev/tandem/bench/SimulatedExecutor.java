@@ -149,8 +149,10 @@ public final class SimulatedExecutor implements Executor {
         double ends = ends(plan, fixed, resumed.size()) / limits.layers();
         double seconds = 0;
         LayerTime layer = null;
+        List<List<HostToken>> inFlight = byLayer();
         for (int at = 0; at < limits.layers(); at++) {
-            List<HostToken> rejoining = rejoining(at, start + seconds, slots);
+            List<HostToken> rejoining =
+                    inFlight.isEmpty() ? List.of() : rejoining(inFlight.get(at), start + seconds, slots);
             Resumed more = Resumed.at(resumed, at);
             int rows = occupiedLayersOnly ? rejoining.size() : slots;
             if (layer == null || layer.slots() != rows || !layer.resumed().equals(more)) {
@@ -165,7 +167,9 @@ public final class SimulatedExecutor implements Executor {
             seconds += ends + layer.seconds() * load + late;
             cpuBusy += cpuSeconds + late;
             for (HostToken token : rejoining) {
-                advance(token, start + seconds, sampled);
+                if (advance(token, start + seconds, sampled)) {
+                    inFlight.get(at + 1).add(token);
+                }
             }
         }
         for (SubBatch batch : plan.subBatches()) {
@@ -209,26 +213,40 @@ public final class SimulatedExecutor implements Executor {
         return Math.max(8, Integer.highestOneBit(2 * wanted - 1));
     }
 
-    /** Tokens whose attention of the layer is back, in the order of completion, up to the slots. */
-    private List<HostToken> rejoining(int at, double now, int slots) {
-        return hostTokens.isEmpty()
-                ? List.of()
-                : hostTokens.values().stream()
-                        .filter(hostToken -> hostToken.layer == at && hostToken.ready <= now)
-                        .sorted(Comparator.comparingDouble(hostToken -> hostToken.ready))
-                        .limit(slots)
-                        .toList();
+    /** In-flight tokens by their layer, so that a step visits a token once per layer it computes; empty without any. */
+    private List<List<HostToken>> byLayer() {
+        if (hostTokens.isEmpty()) {
+            return List.of();
+        }
+        List<List<HostToken>> layers = new ArrayList<>();
+        for (int at = 0; at < limits.layers(); at++) {
+            layers.add(new ArrayList<>());
+        }
+        hostTokens.values().forEach(token -> layers.get(token.layer).add(token));
+        return layers;
     }
 
-    /** Takes a token that has rejoined to the next layer, or ends it after the last. */
-    private void advance(HostToken hostToken, double now, List<StepResult.Sampled> sampled) {
+    /** Tokens of a layer whose attention is back, in the order of completion, up to the slots. */
+    private static List<HostToken> rejoining(List<HostToken> inFlight, double now, int slots) {
+        return inFlight.stream()
+                .filter(hostToken -> hostToken.ready <= now)
+                .sorted(Comparator.comparingDouble(hostToken -> hostToken.ready))
+                .limit(slots)
+                .toList();
+    }
+
+    /**
+     * Takes a token that has rejoined to the next layer, or ends it after the last; returns whether there is a next.
+     */
+    private boolean advance(HostToken hostToken, double now, List<StepResult.Sampled> sampled) {
         if (hostToken.layer + 1 == limits.layers()) {
             hostTokens.remove(hostToken.admission.sequence());
             sampled.add(sampled(hostToken));
-        } else {
-            hostToken.layer++;
-            requestAttention(hostToken, now);
+            return false;
         }
+        hostToken.layer++;
+        requestAttention(hostToken, now);
+        return true;
     }
 
     private static StepResult.Sampled sampled(HostToken hostToken) {

@@ -19,12 +19,16 @@ import java.util.Set;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Every kernel compiles for every supported GPU. The machine needs no GPU. */
+/**
+ * Every kernel compiles for every supported GPU. The machine needs no GPU. Tests with the tag {@code slow} compile for
+ * the GPUs that Tandem is not measured on.
+ */
 class KernelCompilationTest {
     private static final Nvrtc NVRTC = GpuRig.libraries().nvrtc();
 
@@ -38,6 +42,8 @@ class KernelCompilationTest {
     private static final Set<Integer> FIRST = Set.of(75, 80, 90, 100, 120);
     /** The capability of the GPUs that Tandem is measured on. */
     private static final int MEASURED = 90;
+    /** The oldest instructions, and the newest instructions with little shared memory. */
+    private static final Set<Integer> EXTREMES = Set.of(75, 120);
     /**
      * Of {@link KernelCatalogue#models}: heads of 256, which need the largest stages and the most registers, and
      * Llama-3.1-70B.
@@ -49,8 +55,16 @@ class KernelCompilationTest {
     /** A source file with its options, and the compute capability to compile it for. */
     private record Target(int capability, Unit unit) {}
 
-    static Stream<Integer> capabilities() {
-        return KernelCatalogue.CAPABILITIES.stream();
+    static Stream<Integer> otherCapabilities() {
+        return KernelCatalogue.CAPABILITIES.stream().filter(capability -> capability != MEASURED);
+    }
+
+    static Stream<Integer> otherFirstCapabilities() {
+        return FIRST.stream().filter(capability -> capability != MEASURED).sorted();
+    }
+
+    static Stream<Integer> extremes() {
+        return EXTREMES.stream().sorted();
     }
 
     /**
@@ -58,8 +72,10 @@ class KernelCompilationTest {
      * capability of a generation has all shapes, and others have the largest. Other kernels have one shape. Types
      * alternate over shapes, except that the measured capability has both types of the first shape. All capabilities
      * together need about 280 compilations of half a second each.
+     *
+     * @param first whether the capability stands for its generation
      */
-    private static Set<Target> targets(int capability) {
+    private static Set<Target> targets(int capability, boolean first) {
         Set<Target> targets = new LinkedHashSet<>();
         List<DataType> types = KernelCatalogue.types(capability);
         for (DataType type : types) {
@@ -69,7 +85,7 @@ class KernelCompilationTest {
                         || types.indexOf(type) == (model + capability) % types.size();
                 for (Unit unit : KernelCatalogue.units(
                         models.get(model), capability, KernelCatalogue.sharedMemory(capability))) {
-                    if (turn && compiles(unit, model, capability)) {
+                    if (turn && compiles(unit, model, first)) {
                         targets.add(new Target(capability, unit));
                     }
                 }
@@ -78,8 +94,7 @@ class KernelCompilationTest {
         return targets;
     }
 
-    private static boolean compiles(Unit unit, int model, int capability) {
-        boolean first = FIRST.contains(capability);
+    private static boolean compiles(Unit unit, int model, boolean first) {
         return switch (unit.source()) {
             case "rows", "decode", "prefill", "prefill_wgmma" -> first || LARGEST.contains(model);
             case "gemv", "gemv_tma" ->
@@ -91,11 +106,27 @@ class KernelCompilationTest {
         };
     }
 
+    @Test
+    void everySpecialisationFitsIntoTheMeasuredGpuWithoutSpilling() {
+        compileAndCheck(targets(MEASURED, true));
+    }
+
     @ParameterizedTest
-    @MethodSource("capabilities")
-    void everyKernelFitsItsGpuWithoutSpilling(int capability) {
+    @MethodSource("extremes")
+    void largestShapesFitIntoTheOldestAndTheNewestGpu(int capability) {
+        compileAndCheck(targets(capability, false));
+    }
+
+    @Tag("slow")
+    @ParameterizedTest
+    @MethodSource("otherCapabilities")
+    void everySpecialisationFitsIntoItsGpuWithoutSpilling(int capability) {
+        compileAndCheck(targets(capability, FIRST.contains(capability)));
+    }
+
+    private void compileAndCheck(Set<Target> targets) {
         KernelCompiler compiler = new KernelCompiler(() -> NVRTC, cache);
-        targets(capability).parallelStream().forEach(target -> check(compiler, target));
+        targets.parallelStream().forEach(target -> check(compiler, target));
     }
 
     private static void check(KernelCompiler compiler, Target target) {
@@ -122,14 +153,20 @@ class KernelCompilationTest {
         }
     }
 
-    static Stream<Integer> firstCapabilities() {
-        return FIRST.stream().sorted();
+    /** The kernels of {@code DelayedKernelTest} compile. Their registers and spills do not matter. */
+    @Test
+    void kernelsWithDelaysCompile() {
+        compileWithDelays(MEASURED);
     }
 
-    /** The kernels of {@code DelayedKernelTest} compile. Their registers and spills do not matter. */
+    @Tag("slow")
     @ParameterizedTest
-    @MethodSource("firstCapabilities")
-    void kernelsWithDelaysCompile(int capability) {
+    @MethodSource("otherFirstCapabilities")
+    void kernelsWithDelaysCompileForOtherGpus(int capability) {
+        compileWithDelays(capability);
+    }
+
+    private void compileWithDelays(int capability) {
         KernelCompiler compiler = new KernelCompiler(() -> NVRTC, cache).withDelays(1);
         ModelShape shape = KernelCatalogue.models(
                         KernelCatalogue.types(capability).getFirst())
