@@ -121,8 +121,12 @@ final class BenchThroughputCommand implements Callable<Integer>, StrategyCompari
                     + " gpu-only,adaptive.");
             return;
         }
-        ProfileIdeal.complete(
-                result, options, profile.get(), assembly.engine().limits(), work, CudaBackend.defaultHostTier());
+        try {
+            ProfileIdeal.complete(
+                    result, options, profile.get(), assembly.engine().limits(), work, CudaBackend.defaultHostTier());
+        } catch (IllegalArgumentException e) { // the run has measured all the same: its requests were cut to the pool
+            System.err.println("note: The result has no share_of_ideal: " + e.getMessage() + ".");
+        }
     }
 
     /** Number of requests that keeps the pools full: as many as they hold, plus two; at most --max-num-seqs. */

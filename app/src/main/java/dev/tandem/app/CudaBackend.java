@@ -177,16 +177,10 @@ final class CudaBackend {
 
     private static CudaOptions options(ModelOptions options, ModelConfig config) {
         ModelShape shape = new ModelShape(config, type(options, config));
-        long blockBytes = shape.blockBytes() * config.layers();
-        OptionalInt blocks = options.memory
-                .gpuBlocks
-                .map(OptionalInt::of)
-                .or(() -> options.memory.kvCacheMemory.map(size -> OptionalInt.of(blocks(size, blockBytes))))
-                .orElse(OptionalInt.empty());
         return CudaOptions.builder(shape.type(), options.budget().maxBatchTokens(), options.maxNumSeqs())
                 .device(options.gpu.number(), options.gpu.multiprocessorLimit)
                 .memoryUtilization(options.memory.gpuUtilization)
-                .gpuBlocks(blocks)
+                .gpuBlocks(gpuBlocks(options.memory, shape).map(OptionalInt::of).orElse(OptionalInt.empty()))
                 .hostBytes(options.memory.hostKv.map(ByteSize::bytes).orElse(defaultHostKv(options)))
                 .graphs(!options.gpu.eager)
                 .attentionThreads(attentionThreads(options), options.advanced.pinThreads, (long)
@@ -195,7 +189,14 @@ final class CudaBackend {
                 .build();
     }
 
-    /** The size of the GPU pool; the executor, which knows the GPU's memory, refuses one that does not fit. */
+    /**
+     * The KV blocks of the GPU that the options set; empty for as many as fit. The executor, which knows the GPU's
+     * memory, refuses what does not fit.
+     */
+    static Optional<Integer> gpuBlocks(MemoryOptions memory, ModelShape shape) {
+        return memory.gpuBlocks.or(() -> memory.kvCacheMemory.map(size -> blocks(size, shape.blockBytes())));
+    }
+
     private static int blocks(ByteSize size, long blockBytes) {
         long blocks = size.bytes() / blockBytes;
         if (blocks < 1) {

@@ -45,12 +45,10 @@ final class GainReport {
             return "unknown: the cache has no profile of this machine with " + checkpoint.name()
                     + "; measure it with tandem profile, or start tandem serve; " + OTHER_MACHINES;
         }
-        double estimated = estimatedKvBytes(options, config, gpu);
         MemoryOptions memory = options.memory;
         ModelShape shape = new ModelShape(config, CudaBackend.type(options, config));
-        long blockBytes = shape.blockBytes() * config.layers();
-        memory.gpuBlocks = memory.gpuBlocks.or(() -> Optional.of(
-                (int) (memory.kvCacheMemory.map(size -> (double) size.bytes()).orElse(estimated) / blockBytes)));
+        memory.gpuBlocks = CudaBackend.gpuBlocks(memory, shape)
+                .or(() -> Optional.of((int) (estimatedKvBytes(options, config, gpu) / shape.blockBytes())));
         if (memory.gpuBlocks.get() < 1) {
             return "unknown: " + checkpoint.name() + " leaves no memory for KV on " + gpu.name();
         }

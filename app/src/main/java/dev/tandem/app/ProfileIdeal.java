@@ -21,6 +21,7 @@ final class ProfileIdeal {
      *
      * @param result has {@code output_tokens_per_second}
      * @param defaultHostBytes host memory for KV where neither options nor preset set it
+     * @throws IllegalArgumentException if neither tier holds a request of the workload
      */
     static void complete(
             Map<String, Object> result,

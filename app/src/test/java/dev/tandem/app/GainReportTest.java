@@ -79,6 +79,15 @@ class GainReportTest {
     }
 
     @Test
+    void bytesOfKvAreThoseOfAllLayers() throws IOException {
+        measure();
+        ModelOptions options = options("adaptive");
+        options.memory.kvCacheMemory = Optional.of(ByteSize.parse("8GiB"));
+
+        assertThat(GainReport.line(options, checkpoint, GPU, profiles)).startsWith("Llama with 8.0 GiB of GPU KV");
+    }
+
+    @Test
     void whatTheCpuCannotAttendHasNoGain() {
         ModelOptions options = options("adaptive");
         options.scheduling.maxNumSeqs = Optional.of(CudaExecutor.maxHostTokens() + 1);

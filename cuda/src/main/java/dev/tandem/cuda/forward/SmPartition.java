@@ -132,7 +132,7 @@ public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlock
     }
 
     private double decodeMicros(int units, int multiprocessors) {
-        double bytes = (double) units * shape.blockBytes() / kvHeads();
+        double bytes = (double) units * shape.layerBlockBytes() / kvHeads();
         return DECODE_MICROS
                 + bytes / Math.min(multiprocessors * MULTIPROCESSOR_BYTES, MAX_BANDWIDTH_FRACTION * bandwidth);
     }

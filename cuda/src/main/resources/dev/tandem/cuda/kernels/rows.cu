@@ -100,8 +100,8 @@ __device__ __forceinline__ void addNorm(float *residual, const float *partials, 
         const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, const HostTokens *hostTokens,
         int mapLayer) {
     typedef Floats<VALUES> Values;
-    const int ALL = HIDDEN / VALUES, SHARE = (ALL + BLOCKS - 1) / BLOCKS, PER = (SHARE + THREADS - 1) / THREADS;
-    int place = blockIdx.x, begin = blockIdx.y * SHARE, end = min(ALL, begin + SHARE);
+    const int ALL = HIDDEN / VALUES, PER_BLOCK = (ALL + BLOCKS - 1) / BLOCKS, PER = (PER_BLOCK + THREADS - 1) / THREADS;
+    int place = blockIdx.x, begin = blockIdx.y * PER_BLOCK, end = min(ALL, begin + PER_BLOCK);
     Values v[PER], w[PER];
     dependentsLaunch();
 #if __CUDA_ARCH__ >= 900

@@ -9,7 +9,7 @@ import dev.tandem.model.config.DataType;
 import org.junit.jupiter.api.Test;
 
 class SmPartitionTest {
-    private static final ModelShape LLAMA = GpuRig.shape(32, 8, 128, 4096, 14336, 128256, DataType.BFLOAT16);
+    private static final ModelShape LLAMA = GpuRig.shape(32, 32, 8, 128, 4096, 14336, 128256, DataType.BFLOAT16);
     /** Work units of 22 decode tokens with a context of 1,000 tokens each. */
     private static final int UNITS = 22 * 63 * 8;
 

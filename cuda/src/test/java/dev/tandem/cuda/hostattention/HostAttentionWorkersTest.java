@@ -119,7 +119,7 @@ class HostAttentionWorkersTest {
                     WATCHDOG);
         }
 
-        /** Attention over one subtask's share of the heads. */
+        /** Attention over the heads of one subtask. */
         private UnreliableAttention unreliable(int subtasks) {
             BlockFormat some = new BlockFormat(config.kvHeads() / subtasks, config.headDim(), type);
             return new UnreliableAttention(

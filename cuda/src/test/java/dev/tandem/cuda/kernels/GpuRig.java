@@ -64,11 +64,23 @@ public final class GpuRig implements AutoCloseable {
 
     public static ModelShape shape(
             int heads, int kvHeads, int headDim, int hidden, int intermediate, int vocabulary, DataType type) {
+        return shape(2, heads, kvHeads, headDim, hidden, intermediate, vocabulary, type);
+    }
+
+    public static ModelShape shape(
+            int layers,
+            int heads,
+            int kvHeads,
+            int headDim,
+            int hidden,
+            int intermediate,
+            int vocabulary,
+            DataType type) {
         return new ModelShape(
                 new ModelConfig(
                         "llama",
                         hidden,
-                        2,
+                        layers,
                         heads,
                         kvHeads,
                         headDim,

@@ -222,9 +222,8 @@ public final class ServerMetrics implements EngineListener {
     public void watchIdeal(DoubleSupplier ratio) {
         GaugeWithCallback.builder()
                 .name("tandem:ideal_gain")
-                .help(
-                        "Gain in throughput over the GPU alone that the best schedule has on this machine, for requests of"
-                                + " the mean length of those served; 0.1 is 10 %. Absent where it is not known.")
+                .help("Gain in throughput over the GPU alone that the best schedule has on this machine, for requests"
+                        + " of the mean length of those served; 0.1 is 10 %. Absent where it is not known.")
                 .labelNames(LABELS)
                 .callback(callback -> {
                     double best = ratio.getAsDouble();
