@@ -26,13 +26,11 @@ struct Sequence { int firstUnit, length, table, blocks; };
 // Max polls for a partial result. A poll is at least a round trip to the L2 cache, so the kernel traps after ten
 // seconds or later. Without the partial result the token would be wrong, and an endless wait would block the GPU.
 #define MAX_POLLS (1 << 24)
-// A word of a partial result that is not published yet, or has been merged.
-#define UNPUBLISHED 0xffffffffu
 
 // Each word of a partial result signals its own arrival, because a published word is never UNPUBLISHED. The thread that
 // waits for it needs no counter and no fence. A NaN with these bits becomes another NaN.
 __device__ __forceinline__ word published(float v) {
-    return __float_as_uint(v) == UNPUBLISHED ? 0x7fffffffu : __float_as_uint(v);
+    return __float_as_uint(v) == (word)UNPUBLISHED ? 0x7fffffffu : __float_as_uint(v);
 }
 __device__ __forceinline__ void store4(float4 *to, word x, word y, word z, word w) {
     asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%2,%3,%4};" :: "l"(to), "r"(x), "r"(y), "r"(z),

@@ -6,19 +6,17 @@
 // adjacent rows of x and the same weight rows, of which each copies half to both (multicast). Thread blocks are
 // persistent, and copy the next tile's operands while results are stored.
 //
-// Shared memory (dynamic): STAGES of { x [TILE_ROWS][64], weights [TILE_WEIGHTS][64] } 16-bit, swizzled; then a tile's
-// results, PANELS of [64][64] 16-bit per warpgroup. Static: barriers full and empty [STAGES].
+// Shared memory (dynamic): STAGES of { x [SWIGLU_TILE_ROWS][64], weights [SWIGLU_TILE_WEIGHTS][64] } 16-bit, swizzled;
+// then a tile's results, PANELS of [64][64] 16-bit per warpgroup. Static: barriers full and empty [STAGES].
 //
 // Waits and signals:
 //   previous kernel        dependencyWait, before the first tile
 //   full[stage]            TMA has filled it: the warpgroups of this thread block wait
 //   empty[stage]           both warpgroups of both thread blocks have read it: the copying warp waits
 
-#define TILE_ROWS 128
-#define TILE_WEIGHTS 256
-#define COLUMNS (TILE_WEIGHTS / 2)                        // result columns of a tile
+#define COLUMNS (SWIGLU_TILE_WEIGHTS / 2)                        // result columns of a tile
 #define PANEL_BYTES (64 * 128)                            // 64 rows of 64 values
-#define X_BYTES (TILE_ROWS * 128)
+#define X_BYTES (SWIGLU_TILE_ROWS * 128)
 #define HALF_BYTES (COLUMNS * 128)                        // half of a stage's weights: one thread block copies them
 #define STAGE_BYTES (X_BYTES + 2 * HALF_BYTES)
 #define PANELS (COLUMNS / 64)                             // panels of a warpgroup's results
@@ -72,7 +70,7 @@ __device__ __forceinline__ void groupSync(int group) { asm volatile("bar.sync %0
 struct Tiles {
     int pairs, columns, at;
     int pair, column; // of the current tiles
-    __device__ __forceinline__ Tiles(int rows) : pairs((rows + 2 * TILE_ROWS - 1) / (2 * TILE_ROWS)),
+    __device__ __forceinline__ Tiles(int rows) : pairs((rows + 2 * SWIGLU_TILE_ROWS - 1) / (2 * SWIGLU_TILE_ROWS)),
             columns((INTERMEDIATE + COLUMNS - 1) / COLUMNS), at(blockIdx.x / 2) {}
     __device__ __forceinline__ bool next() {
         if (at >= pairs * columns) return false;
@@ -94,8 +92,8 @@ __device__ __forceinline__ void fetchTiles(Tiles tiles, const TensorMap *weights
             if (stage >= STAGES) barrierWait(&empty[slot], (stage / STAGES - 1) & 1);
             barrierExpect(&full[slot], STAGE_BYTES);
             fetchPairsMulticast(to + X_BYTES + rank * HALF_BYTES, weights, k * 64,
-                    tiles.column * (TILE_WEIGHTS / 16) + rank * (TILE_WEIGHTS / 32), &full[slot]);
-            fetchBox(to, x, k * 64, (tiles.pair * 2 + rank) * TILE_ROWS, &full[slot], EVICT_LAST);
+                    tiles.column * (SWIGLU_TILE_WEIGHTS / 16) + rank * (SWIGLU_TILE_WEIGHTS / 32), &full[slot]);
+            fetchBox(to, x, k * 64, (tiles.pair * 2 + rank) * SWIGLU_TILE_ROWS, &full[slot], EVICT_LAST);
         }
 }
 
@@ -119,7 +117,7 @@ __device__ __forceinline__ void multiplyTiles(Tiles tiles, const TensorMap *out,
     int group = threadIdx.x / 128, thread = threadIdx.x % 128;
     char *panels = ring + STAGES * STAGE_BYTES + group * PANELS * PANEL_BYTES;
     for (int stage = 0; tiles.next();) {
-        float sums[TILE_WEIGHTS / 8][4];
+        float sums[SWIGLU_TILE_WEIGHTS / 8][4];
         for (int k = 0; k < count; k++, stage++) {
             barrierWait(&full[stage % STAGES], stage / STAGES & 1);
             word at = address(ring) + stage % STAGES * STAGE_BYTES;
@@ -133,7 +131,7 @@ __device__ __forceinline__ void multiplyTiles(Tiles tiles, const TensorMap *out,
             if (k > 0 && thread < 2) arriveAt(&empty[(stage - 1) % STAGES], thread);
         }
         wgmmaWait<0>();
-        fenceAccumulators<TILE_WEIGHTS / 8>(sums);
+        fenceAccumulators<SWIGLU_TILE_WEIGHTS / 8>(sums);
         if (thread < 2) arriveAt(&empty[(stage - 1) % STAGES], thread);
         // the copies of the previous tile's results have read the panels
         if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
@@ -144,14 +142,14 @@ __device__ __forceinline__ void multiplyTiles(Tiles tiles, const TensorMap *out,
         if (thread == 0)
             for (int p = 0; p < PANELS; p++)
                 storeBox(out, panels + p * PANEL_BYTES, tiles.column * COLUMNS + p * 64,
-                        (tiles.pair * 2 + rank) * TILE_ROWS + group * 64);
+                        (tiles.pair * 2 + rank) * SWIGLU_TILE_ROWS + group * 64);
     }
     if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
 // Rows behind `rows`, up to a multiple of 256, are computed if x and out have memory for them.
 // grid: any even number of thread blocks
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1) gemm_swiglu(
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(GEMM_SWIGLU_THREADS, 1) gemm_swiglu(
          const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x,
         const __grid_constant__ TensorMap out, int rows, int depth) {
     extern __shared__ __align__(1024) char ring[];

@@ -14,7 +14,6 @@
 //   full[stage]            TMA has filled it: all warpgroups wait
 //   empty[stage]           all warpgroups have read it: the copying thread waits
 
-#define BOX_ROWS 64
 #define BOX_BYTES (BOX_ROWS * 128)
 #define X_BYTES (TOKENS * 128)
 
@@ -190,7 +189,7 @@ __device__ __forceinline__ void swiglu(const TensorMap *weights, const TensorMap
 }
 
 // out [splits][rows][n]: partial sums. grid (strips of 128 weight rows, splits)
-extern "C" __global__ void __launch_bounds__(288, 1) gemm_wgmma(const __grid_constant__ TensorMap weights,
+extern "C" __global__ void __launch_bounds__(WGMMA_THREADS, 1) gemm_wgmma(const __grid_constant__ TensorMap weights,
         const __grid_constant__ TensorMap x, float *out, int rows, int n, int depth) {
     extern __shared__ __align__(1024) char ring[];
     int all = (depth + 63) / 64;
@@ -202,16 +201,18 @@ extern "C" __global__ void __launch_bounds__(288, 1) gemm_wgmma(const __grid_con
 }
 
 // out [rows][INTERMEDIATE] = silu(gate) * up. grid (strips of 128 weight rows)
-extern "C" __global__ void __launch_bounds__(288, 1) gemm_wgmma_swiglu(const __grid_constant__ TensorMap weights,
-        const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
+extern "C" __global__ void __launch_bounds__(WGMMA_THREADS, 1) gemm_wgmma_swiglu(
+        const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, half16 *out, int rows, int n,
+        int depth) {
     extern __shared__ __align__(1024) char ring[];
     swiglu<2, STRIP_STAGES>(&weights, &x, ring, out, rows, depth);
 }
 
 #if TALL_STAGES
 // The same, with grid (strips of 256 weight rows).
-extern "C" __global__ void __launch_bounds__(512, 1) gemm_wgmma_swiglu_tall(const __grid_constant__ TensorMap weights,
-        const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
+extern "C" __global__ void __launch_bounds__(WGMMA_TALL_THREADS, 1) gemm_wgmma_swiglu_tall(
+        const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, half16 *out, int rows, int n,
+        int depth) {
     extern __shared__ __align__(1024) char ring[];
     swiglu<4, TALL_STAGES>(&weights, &x, ring, out, rows, depth);
 }

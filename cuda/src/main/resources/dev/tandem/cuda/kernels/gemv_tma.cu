@@ -13,7 +13,6 @@
 //   full[stage]            TMA has filled it: the four warps wait
 //   empty[stage]           the four warps have read it: the copying lane waits
 
-#define BOX_ROWS 64
 #define BOX_BYTES (BOX_ROWS * 128)
 #define X_BYTES (TILES * 8 * 128)
 #define STAGE_BYTES (2 * BOX_BYTES + X_BYTES)
@@ -136,12 +135,13 @@ __device__ __forceinline__ void gemm(const TensorMap *weights, const TensorMap *
     }
 }
 
-extern "C" __global__ void __launch_bounds__(160, 2) gemv_tma(const __grid_constant__ TensorMap weights,
+extern "C" __global__ void __launch_bounds__(GEMV_TMA_THREADS, 2) gemv_tma(const __grid_constant__ TensorMap weights,
         const __grid_constant__ TensorMap x, float *out, int rows, int n, int depth) {
     gemm<false>(&weights, &x, out, rows, n, depth);
 }
 
-extern "C" __global__ void __launch_bounds__(160, 2) gemv_tma_swiglu(const __grid_constant__ TensorMap weights,
-        const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
+extern "C" __global__ void __launch_bounds__(GEMV_TMA_THREADS, 2) gemv_tma_swiglu(
+        const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, half16 *out, int rows, int n,
+        int depth) {
     gemm<true>(&weights, &x, out, rows, n, depth);
 }

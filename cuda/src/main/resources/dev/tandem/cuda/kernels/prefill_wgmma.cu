@@ -17,8 +17,6 @@
 #define PANEL_BYTES (STAGE_TOKENS * 128)               // 64 dimensions of a stage's tokens
 #define VALUES_AT (HEAD_WIDTH / 64 * PANEL_BYTES)
 #define STAGE_BYTES (2 * VALUES_AT)
-#define ATTENTION_THREADS 256
-#define STAGING_THREADS 128
 #define ROW_CHUNKS (HEAD_WIDTH / 8)                    // 16-byte pieces of a token's K or V
 #define TOKENS_AT_ONCE (STAGING_THREADS / ROW_CHUNKS)
 #define STAGE_BLOCKS (STAGE_TOKENS / BLOCK_TOKENS)
@@ -63,7 +61,7 @@ struct Stager {
             int stagingShift)
             : blocks(blocks), tables(tables), poolBlocks(poolBlocks), stagingShift(stagingShift), work(work), stage(0),
                     stop(0), head(0), loads(0) {
-        int thread = threadIdx.x - ATTENTION_THREADS, chunk = thread % ROW_CHUNKS;
+        int thread = threadIdx.x - PREFILL_THREADS, chunk = thread % ROW_CHUNKS;
         row = thread / ROW_CHUNKS;
         keyFrom = row * HEAD_WIDTH + chunk * 8;
         keyTo = chunk / 8 * PANEL_BYTES + swizzled(row, chunk % 8);
@@ -331,13 +329,13 @@ extern "C" __global__ void __maxnreg__(160) prefill_attention(const half16 *quer
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrierInit(&full[i], STAGING_THREADS);
-            barrierInit(&empty[i], ATTENTION_THREADS / 32);
+            barrierInit(&empty[i], PREFILL_THREADS / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
     Work work(tiles, tileCount, splits, working);
-    if (threadIdx.x >= ATTENTION_THREADS) {
+    if (threadIdx.x >= PREFILL_THREADS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 96;");
         Stager(blocks, tables, work, poolBlocks, stagingShift).run(ring, full, empty);
         return;

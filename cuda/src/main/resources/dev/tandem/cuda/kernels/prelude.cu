@@ -176,7 +176,7 @@ __device__ __forceinline__ float blockSum(float v) {
 
 // Host KV blocks: HOST_TOKENS tokens of every KV head of one layer,
 //   [KV_HEADS] { K [KEY_ROWS pairs of dims][tokens][2], V [pairs of tokens][HEAD_DIM][2] }
-#define KEY_ROWS ((HEAD_DIM / 2 + 15) / 16 * 16)
+#define KEY_ROWS ((HEAD_DIM / 2 + KEY_ROW_STEP - 1) / KEY_ROW_STEP * KEY_ROW_STEP)
 #define HOST_KEY_WORDS (KEY_ROWS * HOST_TOKENS)
 #define HOST_HEAD_WORDS (HOST_KEY_WORDS + HOST_TOKENS / 2 * HEAD_DIM)
 
@@ -222,7 +222,8 @@ struct HostTokens {
     // `receive_host_tokens` waits for their results
     volatile wide *sameLayerTasks; // ring of (number + 1) << 24 | layer << 16 | host token
     volatile wide *completed; // [host tokens] number + 1 of the last completed same-layer task
-    // not 0: no results will come; 1: set by the host or `receive_host_tokens`, 2: by the transfer kernel
+    // not 0: no results will come; ABORTED: set by the host or `receive_host_tokens`, ABORTED_BY_TRANSFER: by
+    // `transfer`
     volatile int *aborted;
     // [2 sub-batches][layers][2] start and end of the wait of `receive_host_tokens`, in nanoseconds
     wide *waits;
@@ -237,7 +238,7 @@ static_assert(sizeof(HostTokens) == 192, "HostLinkMemory.java writes this struct
 struct BatchHostTokens { int first, count, all, offset; wide base; };
 static_assert(sizeof(BatchHostTokens) == 24, "StepBuffer.java writes this struct");
 __device__ __forceinline__ const BatchHostTokens *batchHostTokens(const int *header) {
-    return (const BatchHostTokens *)(header + 8);
+    return (const BatchHostTokens *)(header + HEADER_HOST_TOKENS);
 }
 __device__ __forceinline__ void pushSameLayerTask(const HostTokens *hostTokens, const BatchHostTokens *rows, int i,
         int hostToken, int layer) {

@@ -174,21 +174,21 @@ __device__ __forceinline__ void addNorm(float *residual, const float *partials, 
 // With 1024 threads a thread has 64 registers. In rows of more than 4096 values it has two quads of values, and room
 // for the partials of 4 splits instead of 8.
 #define FEW_PARTIALS (HIDDEN > 4096 ? 4 : 8)
-ADD_NORM(add_norm_few, , 1, 1024, 4, FEW_PARTIALS, 1)
+ADD_NORM(add_norm_few, , 1, NORM_THREADS, 4, FEW_PARTIALS, 1)
 #if __CUDA_ARCH__ >= 900
-ADD_NORM(add_norm, __cluster_dims__(1, 2, 1), 2, 512, 4, 1, 8)
+ADD_NORM(add_norm, __cluster_dims__(1, 2, 1), 2, NORM_THREADS / 2, 4, 1, 8)
 #else
-ADD_NORM(add_norm, , 1, 1024, 4, 1, 8)
+ADD_NORM(add_norm, , 1, NORM_THREADS, 4, 1, 8)
 #endif
-ADD_NORM(add_norm_many, , 1, 256, 8, 1, 1)
+ADD_NORM(add_norm_many, , 1, NORM_MANY_THREADS, 8, 1, 1)
 
 // Moves the rows that are sampled to the front of residual [rows][HIDDEN] and attended [rows][HEADS][HEAD_WIDTH]: row i
 // becomes row rowMap[i]. The other rows need nothing of the last layer but their K and V.
 // It works in place, because rowMap ascends and rowMap[i] >= i. A thread moves 16 bytes of each row, ROWS_AT_ONCE rows
 // at a time, which its registers hold.
 #define ROWS_AT_ONCE 16
-extern "C" __global__ void __launch_bounds__(128) compact_rows(float *residual, half16 *attended, const int *rowMap,
-        int count) {
+extern "C" __global__ void __launch_bounds__(COMPACT_ROWS_THREADS) compact_rows(float *residual, half16 *attended,
+        const int *rowMap, int count) {
     dependentsLaunch();
     dependencyWait();
     const int RESIDUAL = HIDDEN / 4, ATTENDED = HEADS * HEAD_WIDTH / 8;
@@ -321,14 +321,14 @@ __device__ __forceinline__ void finishSending(const HostTokens *hostTokens, cons
 // so do those of same-layer tokens (slot < -1). A block interleaves V of two tokens: if the next row is the second of
 // the pair, a thread stores both.
 // V of the block's later tokens becomes zero, whatever the block held before, because attention multiplies it by zero.
-// HEAD_LANES threads per head; grid (rows, heads * HEAD_LANES / 128). With slots, one more row of thread blocks chooses
-// the tokens that return at this layer.
-extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partials, int splits, int partialRows,
-        const half16 *product, const float *bias, const float *queryNorm, const float *keyNorm, float epsilon,
-        const float2 *angles, const int *slots, half16 *queries, half16 *blocks, int poolBlocks, int stagingShift,
-        int firstSlot, const HostTokens *hostTokens, int layer, int rows, const int *header) {
+// HEAD_LANES threads per head; grid (rows, heads * HEAD_LANES / ROPE_THREADS). With slots, one more row of thread
+// blocks chooses the tokens that return at this layer.
+extern "C" __global__ void __launch_bounds__(ROPE_THREADS) rope_store(const float *partials, int splits,
+        int partialRows, const half16 *product, const float *bias, const float *queryNorm, const float *keyNorm,
+        float epsilon, const float2 *angles, const int *slots, half16 *queries, half16 *blocks, int poolBlocks,
+        int stagingShift, int firstSlot, const HostTokens *hostTokens, int layer, int rows, const int *header) {
     dependentsLaunch();
-    int row = blockIdx.x, thread = blockIdx.y * 128 + threadIdx.x, head = thread / HEAD_LANES,
+    int row = blockIdx.x, thread = blockIdx.y * ROPE_THREADS + threadIdx.x, head = thread / HEAD_LANES,
             lane = thread % HEAD_LANES;
     // the transfer kernel writes what this reads, so it need not wait for the GEMM
     if (row == rows && thread < 32) chooseReturningTokens(hostTokens, layer, rows - firstSlot);
@@ -414,7 +414,7 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
 
 // out [rows][INTERMEDIATE] = silu(gate) * up, from the GEMM's result [rows][2 INTERMEDIATE]. A thread computes 8
 // values.
-extern "C" __global__ void __launch_bounds__(256) swiglu(const half16 *gateUp, half16 *out, int rows) {
+extern "C" __global__ void __launch_bounds__(SWIGLU_THREADS) swiglu(const half16 *gateUp, half16 *out, int rows) {
     dependentsLaunch();
     dependencyWait();
     long at = ((long)blockIdx.x * blockDim.x + threadIdx.x) * 8;

@@ -33,7 +33,8 @@ __device__ __forceinline__ wide blockMax(wide v) {
 }
 
 // tokens[row] = the lowest id of the largest logit, or -1 if a logit is NaN or infinite. grid (rows, ARGMAX_PARTS)
-extern "C" __global__ void __launch_bounds__(256) argmax(const float *logits, wide *parts, int *finished, int *tokens) {
+extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) argmax(const float *logits, wide *parts, int *finished,
+        int *tokens) {
     dependencyWait();
     int row = blockIdx.x, part = blockIdx.y;
     const float4 *mine = (const float4 *)(logits + (size_t)row * VOCABULARY);
@@ -41,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(256) argmax(const float *logits, wi
     bool invalid = false;
     const int QUADS = VOCABULARY / 4;
     int from = (long)QUADS * part / ARGMAX_PARTS, to = (long)QUADS * (part + 1) / ARGMAX_PARTS;
-    for (int i = from + threadIdx.x; i < to; i += 256) {
+    for (int i = from + threadIdx.x; i < to; i += ARGMAX_THREADS) {
         float4 v = mine[i];
         float x[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
@@ -116,7 +117,8 @@ template <class Weight> __device__ word threshold(const float *logits, double ta
 
 // Adds biases and penalties to logits. rows [thread blocks] of (row, first entry, number of entries). A row has at most
 // one entry per token.
-extern "C" __global__ void __launch_bounds__(256) adjust(float *all, const int4 *rows, const Adjustment *entries) {
+extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) adjust(float *all, const int4 *rows,
+        const Adjustment *entries) {
     dependencyWait();
     int4 mine = rows[blockIdx.x];
     float *logits = all + (size_t)mine.x * VOCABULARY;
@@ -140,8 +142,8 @@ __device__ wide maxBelow(const float *logits, wide limit) {
 
 // Log-probabilities of the logits, to pinned host memory: out [rows] of { the sampled token's, MAX_LOGPROBS ids,
 // MAX_LOGPROBS log-probabilities }, of which d.logprobs - 1 are written. grid (draws, then slots, as in `sample`)
-extern "C" __global__ void __launch_bounds__(1024) logprobs(const float *all, const Draw *draws, const int *tokens,
-        int count, int firstSample, const HostTokens *hostTokens, int layers, float *out) {
+extern "C" __global__ void __launch_bounds__(SAMPLE_THREADS) logprobs(const float *all, const Draw *draws,
+        const int *tokens, int count, int firstSample, const HostTokens *hostTokens, int layers, float *out) {
     __shared__ double partial[32];
     dependencyWait();
     int hostToken = blockIdx.x < count ? -1 : inFlightToken(hostTokens, layers, blockIdx.x - count);
@@ -154,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(1024) logprobs(const float *all, co
     float top = logits[(int)~(word)best];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     double sum = 0;
-    for (int i = threadIdx.x; i < VOCABULARY_REAL; i += 1024) sum += expf(logits[i] - top);
+    for (int i = threadIdx.x; i < VOCABULARY_REAL; i += SAMPLE_THREADS) sum += expf(logits[i] - top);
     for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(~0u, sum, i);
     if (lane == 0) partial[warp] = sum;
     __syncthreads();
@@ -179,8 +181,8 @@ extern "C" __global__ void __launch_bounds__(1024) logprobs(const float *all, co
 // logits were not adjusted.
 // grid (draws, then slots): thread blocks from `count` on sample the in-flight tokens of the slots, from rows that
 // begin at firstSample.
-extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, const Draw *draws, int *tokens, int count,
-        int firstSample, const HostTokens *hostTokens, int layers) {
+extern "C" __global__ void __launch_bounds__(SAMPLE_THREADS) sample(const float *all, const Draw *draws, int *tokens,
+        int count, int firstSample, const HostTokens *hostTokens, int layers) {
     __shared__ double partial[32];
     dependencyWait();
     Draw d;
@@ -208,7 +210,8 @@ extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, cons
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     auto mass = [&](word from) {
         double sum = 0;
-        for (int i = threadIdx.x; i < VOCABULARY_REAL; i += 1024) if (key(logits[i]) >= from) sum += weight(logits[i]);
+        for (int i = threadIdx.x; i < VOCABULARY_REAL; i += SAMPLE_THREADS)
+            if (key(logits[i]) >= from) sum += weight(logits[i]);
         for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(~0u, sum, i);
         if (lane == 0) partial[warp] = sum;
         __syncthreads();
@@ -224,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, cons
         total = mass(lowest);
     }
     // each thread sums a range of ids; then the thread whose range contains the target searches it
-    const int RANGE = (VOCABULARY_REAL + 1023) / 1024;
+    const int RANGE = (VOCABULARY_REAL + SAMPLE_THREADS - 1) / SAMPLE_THREADS;
     int begin = threadIdx.x * RANGE, end = min(begin + RANGE, VOCABULARY_REAL);
     double own = 0;
     for (int i = begin; i < end; i++) if (key(logits[i]) >= lowest) own += weight(logits[i]);
