@@ -25,7 +25,7 @@
 #define PAIRS_PER_ROUND 8
 
 // d [64 x 256] = (add: +) x [64 x 16] weights^T [16 x 256]
-__device__ __forceinline__ void multiplyTile(float (*d)[4], wide x, wide weights, int add) {
+__device__ __forceinline__ void multiplyTile(float (*d)[4], u64 x, u64 weights, int add) {
     asm volatile("{\n.reg .pred add;\nsetp.ne.s32 add, %130, 0;\nwgmma.mma_async.sync.aligned.m64n256k16." TYPES
         " {" S0 S1 S2 S3 S4 S5 S6 S7 "}, %128, %129, add, 1, 1, 0, 0;\n}"
         : FLOATS32(d, 0), FLOATS32(d, 8), FLOATS32(d, 16), FLOATS32(d, 24) : "l"(x), "l"(weights), "r"(add));
@@ -41,7 +41,7 @@ __device__ __forceinline__ void clusterSync() {
 }
 // Arrives at the barrier of thread block `rank` of the cluster. It keeps the default scope, because a wider one costs a
 // memory fence per call.
-__device__ __forceinline__ void arriveAt(wide *b, int rank) {
+__device__ __forceinline__ void arriveAt(u64 *b, int rank) {
     asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
         "mbarrier.arrive.shared::cluster.b64 _, [there];\n}"
         :: "r"(address(b)), "r"(rank) : "memory");
@@ -49,7 +49,7 @@ __device__ __forceinline__ void arriveAt(wide *b, int rank) {
 // Copies 8 weight rows of gate, 8 of up, and so on, to the same address in both thread blocks, and signals the barrier
 // of each.
 __device__ __forceinline__ void fetchPairsMulticast(void *to, const TensorMap *map, int column, int group,
-        wide *barrier) {
+        u64 *barrier) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
         ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3, %3, %4}], [%5], %6, %7;"
         :: "r"(address(to)), "l"(map), "r"(column), "r"(0), "r"(group), "r"(address(barrier)), "h"((half16)3),
@@ -84,7 +84,7 @@ struct Tiles {
 };
 
 __device__ __forceinline__ void fetchTiles(Tiles tiles, const TensorMap *weights, const TensorMap *x, char *ring,
-        wide *full, wide *empty, int rank, int count) {
+        u64 *full, u64 *empty, int rank, int count) {
     for (int stage = 0; tiles.next();)
         for (int k = 0; k < count; k++, stage++) {
             int slot = stage % STAGES;
@@ -112,7 +112,7 @@ __device__ __forceinline__ void activate(const float (*sums)[4], char *panels) {
     }
 }
 
-__device__ __forceinline__ void multiplyTiles(Tiles tiles, const TensorMap *out, char *ring, wide *full, wide *empty,
+__device__ __forceinline__ void multiplyTiles(Tiles tiles, const TensorMap *out, char *ring, u64 *full, u64 *empty,
         int rank, int count) {
     int group = threadIdx.x / 128, thread = threadIdx.x % 128;
     char *panels = ring + STAGES * STAGE_BYTES + group * PANELS * PANEL_BYTES;
@@ -121,7 +121,7 @@ __device__ __forceinline__ void multiplyTiles(Tiles tiles, const TensorMap *out,
         for (int k = 0; k < count; k++, stage++) {
             barrierWait(&full[stage % STAGES], stage / STAGES & 1);
             word at = address(ring) + stage % STAGES * STAGE_BYTES;
-            wide rowsOfX = matrixDescriptor(at + group * PANEL_BYTES, 16),
+            u64 rowsOfX = matrixDescriptor(at + group * PANEL_BYTES, 16),
                     weightRows = matrixDescriptor(at + X_BYTES, 16);
             wgmmaFence();
 #pragma unroll
@@ -153,7 +153,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(GEMM_SWIG
          const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x,
         const __grid_constant__ TensorMap out, int rows, int depth) {
     extern __shared__ __align__(1024) char ring[];
-    __shared__ wide full[STAGES], empty[STAGES];
+    __shared__ u64 full[STAGES], empty[STAGES];
     dependentsLaunch();
     int rank = rankInCluster(), count = (depth + 63) / 64;
     if (threadIdx.x == 0) {

@@ -31,7 +31,7 @@ template <bool FUSED>
 __device__ __forceinline__ void gemm(const TensorMap *weights, const TensorMap *x, void *out, int rows, int n,
         int depth) {
     extern __shared__ __align__(1024) char ring[];
-    __shared__ wide full[STAGES_OF_RING], empty[STAGES_OF_RING];
+    __shared__ u64 full[STAGES_OF_RING], empty[STAGES_OF_RING];
     // All thread blocks fit on the GPU together, so those of the next kernel start only in the place of finished ones.
     dependentsLaunch();
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -52,7 +52,7 @@ __device__ __forceinline__ void gemm(const TensorMap *weights, const TensorMap *
         if (lane == 0) {
             auto fetchWeights = [&](int i) {
                 char *stage = ring + i % STAGES_OF_RING * STAGE_BYTES;
-                wide *barrier = &full[i % STAGES_OF_RING];
+                u64 *barrier = &full[i % STAGES_OF_RING];
                 barrierExpect(barrier, STAGE_BYTES);
                 fetchBox(stage, weights, (from + i) * 64, firstRow, barrier, EVICT_FIRST);
                 fetchBox(stage + BOX_BYTES, weights, (from + i) * 64, secondRow, barrier, EVICT_FIRST);

@@ -22,14 +22,14 @@
 // A step that hangs, or whose later launch fails, never sets sendCounters[3]. Then the transfer kernel ends when the
 // host sets `aborted`, or sets it itself after its timeout.
 extern "C" __global__ void __launch_bounds__(TRANSFER_THREADS, 3) transfer(HostTokens *hostTokens) {
-    wide *counters = hostTokens->sendCounters;
-    wide sent = counters[1], received = counters[2], start = nanos();
+    u64 *counters = hostTokens->sendCounters;
+    u64 sent = counters[1], received = counters[2], start = nanos();
     bool aborts = false;
     for (int polls = 1;; polls++) {
-        bool ends = __syncthreads_or(aborts || *(volatile wide *)(counters + 3) != 0);
+        bool ends = __syncthreads_or(aborts || *(volatile u64 *)(counters + 3) != 0);
         // Only one thread polls, with pauses: polling over the link by all threads slows every kernel that runs now.
         bool found = threadIdx.x == 0 && (hostTokens->ready[received & hostTokens->ringMask] >> 24 == received + 1
-            || *(volatile wide *)&hostTokens->sendQueue[sent & hostTokens->ringMask] >> 24 == sent + 1);
+            || *(volatile u64 *)&hostTokens->sendQueue[sent & hostTokens->ringMask] >> 24 == sent + 1);
         found = __syncthreads_or(found);
         if (found) transferTokens<TRANSFER_THREADS / 32>(hostTokens, sent, received);
         if (ends) break;
@@ -64,16 +64,16 @@ extern "C" __global__ void __launch_bounds__(HOST_TOKEN_THREADS) send_host_token
     if (threadIdx.x == 0) pushSameLayerTask(hostTokens, rows, blockIdx.x, hostToken, layer);
 }
 
-__device__ __forceinline__ wide loadAcquire(const volatile wide *p) {
-    wide v;
+__device__ __forceinline__ u64 loadAcquire(const volatile u64 *p) {
+    u64 v;
     asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
     return v;
 }
 
 // Waits until a same-layer token has completed the task `number - 1`. After the timeout it sets `aborted`, which the
 // host reads.
-__device__ __forceinline__ void awaitResult(const HostTokens *hostTokens, int hostToken, wide number) {
-    wide start = nanos();
+__device__ __forceinline__ void awaitResult(const HostTokens *hostTokens, int hostToken, u64 number) {
+    u64 start = nanos();
     while (loadAcquire(&hostTokens->completed[hostToken]) != number && *hostTokens->aborted == 0) {
         if (nanos() - start > hostTokens->timeout) *hostTokens->aborted = ABORTED;
         __nanosleep(200);
@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(HOST_TOKEN_THREADS) receive_host_to
         int row = rows->first + i, hostToken = sameLayerToken(slots[row]);
         stressDelay();
         if (threadIdx.x == 0)
-            awaitResult(hostTokens, hostToken, rows->base + (wide)layer * rows->all + rows->offset + i + 1);
+            awaitResult(hostTokens, hostToken, rows->base + (u64)layer * rows->all + rows->offset + i + 1);
         __syncthreads();
         const uint4 *from = (const uint4 *)(hostTokens->results + (size_t)hostToken * HEADS * HEAD_DIM);
         uint4 v[PER_THREAD];
@@ -130,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(HOST_TOKEN_THREADS) receive_host_to
 //   stamps [layers + 1 + 2 * subBatches * layers]: with slots, the start of each layer's attention; then the time of
 //   this kernel; with same-layer tokens in `subBatches` sub-batches, the start and end of each wait
 extern "C" __global__ void report(const int *tokens, int count, const HostTokens *hostTokens, int layers, int slots,
-        int subBatches, int *out, wide *stamps) {
+        int subBatches, int *out, u64 *stamps) {
     dependencyWait();
     for (int i = threadIdx.x; i < count; i += blockDim.x) out[i] = tokens[i];
     for (int i = threadIdx.x; i < slots; i += blockDim.x) out[count + i] = inFlightToken(hostTokens, layers, i);

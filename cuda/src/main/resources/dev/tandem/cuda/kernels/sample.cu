@@ -17,11 +17,11 @@ __device__ __forceinline__ word key(float v) {
 
 // A token as (key of its logit, complement of its id): the larger candidate has the larger logit, or the lower id if
 // the logits are equal.
-__device__ __forceinline__ wide larger(wide a, wide b) { return a > b ? a : b; }
-__device__ __forceinline__ wide candidate(float v, int id) { return (wide)key(v) << 32 | (word)~id; }
+__device__ __forceinline__ u64 larger(u64 a, u64 b) { return a > b ? a : b; }
+__device__ __forceinline__ u64 candidate(float v, int id) { return (u64)key(v) << 32 | (word)~id; }
 
-__device__ __forceinline__ wide blockMax(wide v) {
-    __shared__ wide bests[32];
+__device__ __forceinline__ u64 blockMax(u64 v) {
+    __shared__ u64 bests[32];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
     for (int i = 16; i; i >>= 1) v = larger(v, __shfl_xor_sync(~0u, v, i));
     if (lane == 0) bests[warp] = v;
@@ -33,12 +33,12 @@ __device__ __forceinline__ wide blockMax(wide v) {
 }
 
 // tokens[row] = the lowest id of the largest logit, or -1 if a logit is NaN or infinite. grid (rows, ARGMAX_PARTS)
-extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) argmax(const float *logits, wide *parts, int *finished,
+extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) argmax(const float *logits, u64 *parts, int *finished,
         int *tokens) {
     dependencyWait();
     int row = blockIdx.x, part = blockIdx.y;
     const float4 *mine = (const float4 *)(logits + (size_t)row * VOCABULARY);
-    wide best = 0;
+    u64 best = 0;
     bool invalid = false;
     const int QUADS = VOCABULARY / 4;
     int from = (long)QUADS * part / ARGMAX_PARTS, to = (long)QUADS * (part + 1) / ARGMAX_PARTS;
@@ -62,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) argmax(const float 
         if (atomicAdd(&finished[row], 1) == ARGMAX_PARTS - 1) {
             finished[row] = 0;
             __threadfence();
-            const wide *all = parts + (size_t)row * ARGMAX_PARTS;
+            const u64 *all = parts + (size_t)row * ARGMAX_PARTS;
             for (int i = 0; i < ARGMAX_PARTS; i++) best = larger(best, __ldcg(all + i));
             for (int i = 0; i < ARGMAX_PARTS; i++) if (__ldcg(all + i) == ~0ull) best = ~0ull;
             tokens[row] = best == ~0ull ? -1 : (int)~(word)best;
@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) argmax(const float 
 // Returns the key at which the cumulative weight over descending keys reaches `target`. Radix select: histograms of the
 // key's upper 11, next 11 and last 10 bits. The whole thread block calls it.
 template <class Weight> __device__ word threshold(const float *logits, double target, Weight weight) {
-    __shared__ wide totals[BINS];   // in units of 2^-32: sums of integers do not depend on their order
+    __shared__ u64 totals[BINS];   // in units of 2^-32: sums of integers do not depend on their order
     __shared__ word chosen;
     __shared__ double remaining;
     word prefix = 0;
@@ -88,7 +88,7 @@ template <class Weight> __device__ word threshold(const float *logits, double ta
             word k = key(logits[i]);
             int above = level == 0 ? 0 : level == 1 ? 21 : 10;
             if (level == 0 || k >> above == prefix)
-                atomicAdd(&totals[k >> shift & (bins - 1)], (wide)(weight(logits[i]) * 4294967296.f));
+                atomicAdd(&totals[k >> shift & (bins - 1)], (u64)(weight(logits[i]) * 4294967296.f));
         }
         __syncthreads();
         if (threadIdx.x == 0) {
@@ -131,10 +131,10 @@ extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) adjust(float *all, 
 }
 
 // Returns the largest candidate of a row below `limit`. The whole thread block calls it.
-__device__ wide maxBelow(const float *logits, wide limit) {
-    wide best = 0;
+__device__ u64 maxBelow(const float *logits, u64 limit) {
+    u64 best = 0;
     for (int i = threadIdx.x; i < VOCABULARY_REAL; i += blockDim.x) {
-        wide token = candidate(logits[i], i);
+        u64 token = candidate(logits[i], i);
         if (token < limit) best = larger(best, token);
     }
     return blockMax(best);
@@ -152,7 +152,7 @@ extern "C" __global__ void __launch_bounds__(SAMPLE_THREADS) logprobs(const floa
     int row = hostToken < 0 ? d->row : firstSample + blockIdx.x - count, wanted = d->logprobs;
     if (wanted == 0 || tokens[row] < 0) return;
     const float *logits = all + (size_t)row * VOCABULARY;
-    wide best = maxBelow(logits, ~0ull);
+    u64 best = maxBelow(logits, ~0ull);
     float top = logits[(int)~(word)best];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     double sum = 0;
