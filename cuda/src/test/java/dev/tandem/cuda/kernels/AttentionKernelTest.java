@@ -29,7 +29,7 @@ public class AttentionKernelTest {
         return KernelTest.shapes();
     }
 
-    /** Where the first layer of a block has a KV head. */
+    /** Index of a KV head in the first layer of a block, in 16-bit elements. */
     private static int head(ModelShape shape, int block, int head) {
         int layerBlock = block * shape.config().layers();
         return (layerBlock * shape.config().kvHeads() + head) * 2 * ModelShape.BLOCK_TOKENS * shape.headWidth();
