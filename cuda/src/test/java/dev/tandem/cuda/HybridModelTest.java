@@ -47,9 +47,9 @@ import org.junit.jupiter.params.provider.MethodSource;
 /** Logits and greedy tokens of sequences with KV on the host, compared with Hugging Face transformers. */
 @Tag("gpu")
 class HybridModelTest {
-    /** Prompts of one token that a step of 256 tokens offloads: each takes a block. */
+    /** Max prompts of one token that a step of 256 tokens offloads: each takes a block. */
     private static final int STAGED_PROMPTS = 16;
-    /** GPU blocks for staging in plans made by hand: these use none of them, and models of two layers need few. */
+    /** Staging blocks of the plans of this test. The plans use these blocks for nothing else. */
     private static final int[] STAGING =
             IntStream.concat(IntStream.of(2, 4), IntStream.range(8, 22)).toArray();
 

@@ -26,7 +26,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Offloaded prefills of a model with enough layers that the copy engine carries them, whole and in chunks. */
+/** Prefill offload, in one chunk and in several, of a model with enough layers for the copy engine. */
 @Tag("gpu")
 class PrefillOffloadTest {
     private static final long SEED = 31;
@@ -38,10 +38,10 @@ class PrefillOffloadTest {
     @TempDir
     Path directory;
 
-    /** Heads of 16 are narrower on the host than on the GPU, so that copies of host blocks have gaps between them. */
+    /** Heads of 16 are padded on the GPU but not on the host, so that copies of host blocks have gaps between them. */
     @ParameterizedTest
     @CsvSource({"16, FLOAT16", "16, BFLOAT16", "64, FLOAT16", "64, BFLOAT16"})
-    void firstTokensAreThoseOfTheGpuAloneWhateverCarriesTheKv(int headDim, DataType type) throws IOException {
+    void firstTokensMatchTheGpuAloneForEveryMethodOfCopying(int headDim, DataType type) throws IOException {
         String config = Files.readString(CudaModelTest.FAMILIES.resolve("deep").resolve("config.json"));
         Files.writeString(
                 directory.resolve("config.json"),

@@ -31,6 +31,8 @@ import java.lang.foreign.ValueLayout;
 public record BlockFormat(int kvHeads, int headDim, DataType type) {
     /** Tokens per block. */
     public static final int TOKENS = 64;
+    /** Rows of an AMX tile: with 16-bit types the rows of a K tile are padded to a multiple of it. */
+    public static final int KEY_ROW_STEP = 16;
 
     public BlockFormat {
         if (kvHeads < 1 || headDim < 16 || headDim % 16 != 0 || headDim > 256) {
@@ -47,7 +49,7 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
     /** Rows of a K tile: the lanes of all dims, rounded up to whole AMX tiles for 16-bit types. */
     int keyRows() {
         int rows = headDim / pack();
-        return pack() == 1 ? rows : (rows + 15) / 16 * 16;
+        return pack() == 1 ? rows : (rows + KEY_ROW_STEP - 1) / KEY_ROW_STEP * KEY_ROW_STEP;
     }
 
     long keyBytes() {

@@ -30,6 +30,9 @@ import org.jspecify.annotations.Nullable;
  * <p>With a CPU quota ({@code limited}), a spinning thread uses up the time of those that compute. Workers and the
  * caller then park after {@link #SPINS} spins. The next loop wakes the workers, and the last index wakes the caller.
  *
+ * <p>Here the caller starts each loop and waits for its end, so it can wake the workers whenever there is work. The
+ * attention workers beside a GPU have a protocol of their own, because the GPU writes their tasks and can wake nobody.
+ *
  * <p>Owned by: the thread that calls {@link #run}; one thread at a time.
  */
 public final class WorkerPool implements AutoCloseable {

@@ -6,6 +6,7 @@ import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.gemm.GemmPlan;
+import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.model.config.RopeFrequencies;
@@ -22,11 +23,6 @@ import java.util.Optional;
  * <p>Owned by: the executor.
  */
 public final class ForwardBuffers implements AutoCloseable {
-    /** A word of a partial result that no thread block has published, with all bits set (decode.cu). */
-    public static final int UNPUBLISHED = -1;
-    /** Threads per partial result of prefill attention (tiles.cu). */
-    private static final int PARTIAL_THREADS = 256;
-
     private final List<DeviceBuffer> buffers = new ArrayList<>();
     private final Activations first;
     private final Optional<Activations> second;
@@ -51,14 +47,14 @@ public final class ForwardBuffers implements AutoCloseable {
         decodeNorms = buffer(device, 8 * quads, "sums of weights of decode attention");
         prefillPartials = buffer(
                 device,
-                4L * SmPartition.MAX_PARTIALS * PARTIAL_THREADS * (shape.headWidth() / 2 + 4),
+                4L * SmPartition.MAX_PARTIALS * KernelConstants.PREFILL_THREADS * shape.partialValues(),
                 "partial results of prefill attention");
         prefillFinished = buffer(device, 4L * SmPartition.MAX_PARTIALS, "counters of prefill attention");
         first.clear(stream);
         second.ifPresent(activations -> activations.clear(stream));
         buffers.forEach(buffer -> stream.fill(buffer, 0));
-        stream.fill(decodePartials, UNPUBLISHED);
-        stream.fill(decodeNorms, UNPUBLISHED);
+        stream.fill(decodePartials, KernelConstants.UNPUBLISHED);
+        stream.fill(decodeNorms, KernelConstants.UNPUBLISHED);
         float[] values = RopeFrequencies.of(shape.config());
         try (PinnedBuffer staging = device.pinned(4L * values.length, "rotation frequencies")) {
             MemorySegment.copy(values, 0, staging.memory(), ValueLayout.JAVA_FLOAT, 0, values.length);

@@ -1,6 +1,7 @@
 package dev.tandem.cuda.forward;
 
 import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.kv.KvPools;
@@ -175,7 +176,7 @@ public final class RowLauncher {
         long threads = (long) rows * shape.intermediate() / 8;
         kernels.swiglu.launch(
                 stream,
-                (int) ((threads + 255) / 256),
+                (int) ((threads + KernelConstants.SWIGLU_THREADS - 1) / KernelConstants.SWIGLU_THREADS),
                 1,
                 a.gateUp().address(),
                 a.activation().address(),

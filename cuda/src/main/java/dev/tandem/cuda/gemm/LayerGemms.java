@@ -7,6 +7,7 @@ import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.device.TensorMap;
 import dev.tandem.cuda.gemm.Gemm.Result;
 import dev.tandem.cuda.gemm.GemmPlan.Method;
+import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.weights.CudaWeights;
@@ -28,9 +29,9 @@ import java.util.stream.IntStream;
  */
 public final class LayerGemms implements AutoCloseable {
     /** Weight rows of a thread block of gemv.cu. */
-    private static final int GEMV_STRIP = 256;
+    private static final int GEMV_STRIP = KernelConstants.GEMV_THREADS;
     /** Weight rows of a thread block of gemv_tma.cu and gemm_wgmma.cu. */
-    private static final int STRIP = 128;
+    private static final int STRIP = 2 * KernelConstants.BOX_ROWS;
     /**
      * Fixed cost of a thread block of gemm_wgmma.cu, in columns of weights: loading the first tiles and storing the
      * sums.
@@ -41,11 +42,9 @@ public final class LayerGemms implements AutoCloseable {
     /** Layers whose weights take turns when GEMMs are measured; together they exceed the L2 cache. */
     public static final int MEASURED_LAYERS = 4;
     /** Rows of x in a pair of tiles of gemm_swiglu.cu. */
-    public static final int PAIR_ROWS = 256;
-    /** Weight rows of a tile of gemm_swiglu.cu. */
-    private static final int TILE_WEIGHTS = 256;
+    public static final int PAIR_ROWS = 2 * KernelConstants.SWIGLU_TILE_ROWS;
     /** Rows of results that a warpgroup of gemm_swiglu.cu stores at once. */
-    private static final int PANEL_ROWS = 64;
+    private static final int PANEL_ROWS = KernelConstants.SWIGLU_TILE_ROWS / 2;
 
     /** A tensor map of activations. */
     private record MapKey(long address, long rows, int columns, int boxRows) {}
@@ -247,7 +246,8 @@ public final class LayerGemms implements AutoCloseable {
 
     /** Pairs of tiles that a pair of thread blocks of gemm_swiglu.cu computes in turn, for so many rows. */
     public int gemmSwigluTurns(int rows) {
-        int columns = (2 * shape.intermediate() + TILE_WEIGHTS - 1) / TILE_WEIGHTS;
+        int tileWeights = KernelConstants.SWIGLU_TILE_WEIGHTS;
+        int columns = (2 * shape.intermediate() + tileWeights - 1) / tileWeights;
         int pairs = (rows + PAIR_ROWS - 1) / PAIR_ROWS;
         return (pairs * columns * 2 + gemmSwigluBlocks() - 1) / gemmSwigluBlocks();
     }

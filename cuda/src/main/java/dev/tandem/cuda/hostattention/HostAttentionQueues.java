@@ -2,6 +2,7 @@ package dev.tandem.cuda.hostattention;
 
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
+import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.Admission;
@@ -57,8 +58,6 @@ public final class HostAttentionQueues {
     private static final int NO_ADJUSTMENTS = -1;
     /** Offset in {@link Memory#completed} of the abort word, {@code aborted} of prelude.cu, in bytes. */
     private static final long ABORTED_AT = (long) MAX * Long.BYTES;
-    /** The abort word's value when a transfer kernel wrote it; prelude.cu. */
-    private static final long ABORTED_BY_TRANSFER = 2;
 
     /** A host token whose attention threw. */
     public record Failure(HostToken hostToken, Throwable cause) {}
@@ -180,7 +179,7 @@ public final class HostAttentionQueues {
 
     /** Makes steps stop waiting: no results will come. */
     void abort() {
-        LONG.setRelease(memory.completed(), ABORTED_AT, 1L);
+        LONG.setRelease(memory.completed(), ABORTED_AT, (long) KernelConstants.ABORTED);
     }
 
     /**
@@ -192,7 +191,7 @@ public final class HostAttentionQueues {
 
     /** Whether a transfer kernel aborted, because its step did not end. */
     boolean isAbortedByTransfer() {
-        return (long) LONG.getAcquire(memory.completed(), ABORTED_AT) == ABORTED_BY_TRANSFER;
+        return (long) LONG.getAcquire(memory.completed(), ABORTED_AT) == KernelConstants.ABORTED_BY_TRANSFER;
     }
 
     Collection<HostToken> all() {

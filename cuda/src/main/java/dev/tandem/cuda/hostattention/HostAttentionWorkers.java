@@ -30,6 +30,10 @@ import java.util.function.UnaryOperator;
  * <p>Workers spin while there are host tokens and park while there are none. Under a CPU quota, spinning uses up the
  * time that attention needs, so they poll every {@value #REST_NANOS} ns instead.
  *
+ * <p>{@link dev.tandem.cpu.topology.WorkerPool} can park its workers between any two tasks, because the thread that has
+ * work wakes them and waits for all of them. The GPU cannot wake a thread and no thread waits for a task's end, so
+ * these workers must poll, and park only when there are no host tokens.
+ *
  * <p>A task that throws loses its host token alone. The engine thread finds workers that have died, or that are at one
  * task for longer than the watchdog's time ({@link #check}).
  *

@@ -9,8 +9,8 @@ import java.util.Optional;
 public final class HostFormat {
     /** Tokens per host KV block. */
     public static final int BLOCK_TOKENS = BlockFormat.TOKENS;
-    /** Multiple that head dimensions of K are padded to, in pairs; prelude.cu. */
-    private static final int KEY_ROW_STEP = 16;
+
+    private static final int KEY_ROW_STEP = BlockFormat.KEY_ROW_STEP;
 
     private HostFormat() {}
 

@@ -42,7 +42,10 @@ public final class KernelCatalogue {
     /** The only compute capability on which the kernels have run. */
     private static final int TESTED = 90;
 
-    private static final int GEMV_CHUNK_BYTES = 8 * 32 * 16;
+    /** Bytes of a row of a box: 64 columns of 16 bits. */
+    private static final int BOX_ROW_BYTES = 128;
+
+    private static final int GEMV_CHUNK_BYTES = KernelConstants.GEMV_CHUNK_STEPS * 32 * 16;
 
     /**
      * A kernel of a source, as it is launched.
@@ -149,24 +152,26 @@ public final class KernelCatalogue {
                 "sample",
                 common,
                 List.of(
-                        waiting("argmax", 256, 0),
-                        waiting("sample", 1024, 0),
-                        waiting("adjust", 256, 0),
-                        waiting("logprobs", 1024, 0))));
+                        waiting("argmax", KernelConstants.ARGMAX_THREADS, 0),
+                        waiting("sample", KernelConstants.SAMPLE_THREADS, 0),
+                        waiting("adjust", KernelConstants.ARGMAX_THREADS, 0),
+                        waiting("logprobs", KernelConstants.SAMPLE_THREADS, 0))));
         units.add(new Unit(
                 "host_transfer",
                 common,
                 List.of(
-                        free("transfer", 256),
-                        free("send_host_tokens", 128),
-                        waiting("receive_host_tokens", 128, 0),
+                        free("transfer", KernelConstants.TRANSFER_THREADS),
+                        free("send_host_tokens", KernelConstants.HOST_TOKEN_THREADS),
+                        waiting("receive_host_tokens", KernelConstants.HOST_TOKEN_THREADS, 0),
                         waiting("report", 256, 0))));
         for (int tiles : Kernels.TILES) {
             int shared = 2 * GEMV_CHUNK_BYTES * tiles;
             units.add(new Unit(
                     "gemv",
                     with(common, "-DTILES=" + tiles),
-                    List.of(waiting("gemv", 256, shared), waiting("gemv_swiglu", 256, shared))));
+                    List.of(
+                            waiting("gemv", KernelConstants.GEMV_THREADS, shared),
+                            waiting("gemv_swiglu", KernelConstants.GEMV_THREADS, shared))));
         }
         for (int tiles : capability >= COPY_ENGINE ? Kernels.TILES : List.<Integer>of()) {
             int stages = RING_BYTES / stageBytes(tiles);
@@ -174,8 +179,8 @@ public final class KernelCatalogue {
                     "gemv_tma",
                     with(common, "-DTILES=" + tiles, "-DSTAGES_OF_RING=" + stages),
                     List.of(
-                            waiting("gemv_tma", 160, stages * stageBytes(tiles)),
-                            waiting("gemv_tma_swiglu", 160, stages * stageBytes(tiles)))));
+                            waiting("gemv_tma", KernelConstants.GEMV_TMA_THREADS, stages * stageBytes(tiles)),
+                            waiting("gemv_tma_swiglu", KernelConstants.GEMV_TMA_THREADS, stages * stageBytes(tiles)))));
         }
         for (int rows : capability == WARP_GROUPS ? Kernels.WGMMA_ROWS : List.<Integer>of()) {
             units.add(wgmma(common, rows));
@@ -184,7 +189,7 @@ public final class KernelCatalogue {
             units.add(new Unit(
                     "gemm_swiglu",
                     with(common, "-DSTAGES=" + GEMM_SWIGLU_STAGES),
-                    List.of(waiting("gemm_swiglu", 384, gemmSwigluBytes()))));
+                    List.of(waiting("gemm_swiglu", KernelConstants.GEMM_SWIGLU_THREADS, gemmSwigluBytes()))));
         }
         return units;
     }
@@ -194,12 +199,12 @@ public final class KernelCatalogue {
         int blocks = normBlocks(capability);
         return List.of(
                 waiting("embed", 256, 0),
-                waiting("add_norm_few", threads(quads, 1024), 0),
-                waiting("add_norm", threads((quads + blocks - 1) / blocks, 1024 / blocks), 0),
-                waiting("add_norm_many", threads(quads / 2, 256), 0),
-                waiting("compact_rows", Kernels.COMPACT_ROWS_THREADS, 0),
-                waiting("rope_store", Kernels.ROPE_THREADS, 0),
-                waiting("swiglu", 256, 0),
+                waiting("add_norm_few", threads(quads, KernelConstants.NORM_THREADS), 0),
+                waiting("add_norm", threads((quads + blocks - 1) / blocks, KernelConstants.NORM_THREADS / blocks), 0),
+                waiting("add_norm_many", threads(quads / 2, KernelConstants.NORM_MANY_THREADS), 0),
+                waiting("compact_rows", KernelConstants.COMPACT_ROWS_THREADS, 0),
+                waiting("rope_store", KernelConstants.ROPE_THREADS, 0),
+                waiting("swiglu", KernelConstants.SWIGLU_THREADS, 0),
                 free("move_out", KernelConstants.MOVE_THREADS),
                 free("move_in", KernelConstants.MOVE_THREADS),
                 free("sum_moved", 256),
@@ -210,10 +215,11 @@ public final class KernelCatalogue {
         int stages = WGMMA_RING_BYTES / wgmmaStageBytes(rows);
         int tallStages = rows < MIN_TALL_ROWS ? 0 : TALL_STAGES;
         List<Entry> entries = new ArrayList<>(List.of(
-                waiting("gemm_wgmma", 288, stages * wgmmaStageBytes(rows)),
-                waiting("gemm_wgmma_swiglu", 288, stages * wgmmaStageBytes(rows))));
+                waiting("gemm_wgmma", KernelConstants.WGMMA_THREADS, stages * wgmmaStageBytes(rows)),
+                waiting("gemm_wgmma_swiglu", KernelConstants.WGMMA_THREADS, stages * wgmmaStageBytes(rows))));
         if (tallStages > 0) {
-            entries.add(waiting("gemm_wgmma_swiglu_tall", 512, tallStages * tallStageBytes(rows)));
+            entries.add(waiting(
+                    "gemm_wgmma_swiglu_tall", KernelConstants.WGMMA_TALL_THREADS, tallStages * tallStageBytes(rows)));
         }
         return new Unit(
                 "gemm_wgmma",
@@ -248,9 +254,11 @@ public final class KernelCatalogue {
 
     static Prefill prefill(ModelShape shape, int capability, int sharedMemory) {
         if (capability == WARP_GROUPS && (shape.headWidth() == 64 || shape.headWidth() == 128)) {
-            return new Prefill("prefill_wgmma", 384, 4, true);
+            return new Prefill(
+                    "prefill_wgmma", KernelConstants.PREFILL_THREADS + KernelConstants.STAGING_THREADS, 4, true);
         }
-        return new Prefill("prefill", 256, 2 * shape.stageBytes() <= sharedMemory ? 2 : 1, false);
+        return new Prefill(
+                "prefill", KernelConstants.PREFILL_THREADS, 2 * shape.stageBytes() <= sharedMemory ? 2 : 1, false);
     }
 
     private static List<String> with(List<String> common, String... more) {
@@ -261,17 +269,17 @@ public final class KernelCatalogue {
 
     /** Bytes of a stage of gemv_tma.cu: 128 rows of weights and the rows of x, 64 columns each. */
     static int stageBytes(int tiles) {
-        return 128 * (128 + 8 * tiles);
+        return BOX_ROW_BYTES * (2 * KernelConstants.BOX_ROWS + 8 * tiles);
     }
 
     /** Bytes of a stage of gemm_wgmma.cu, likewise. */
     static int wgmmaStageBytes(int rows) {
-        return 128 * (128 + rows);
+        return BOX_ROW_BYTES * (2 * KernelConstants.BOX_ROWS + rows);
     }
 
     /** Likewise, of blocks of 256 weight rows. */
     static int tallStageBytes(int rows) {
-        return 128 * (256 + rows);
+        return BOX_ROW_BYTES * (4 * KernelConstants.BOX_ROWS + rows);
     }
 
     /**
@@ -279,7 +287,9 @@ public final class KernelCatalogue {
      * results.
      */
     static int gemmSwigluBytes() {
-        return GEMM_SWIGLU_STAGES * 128 * (128 + 256) + 128 * 128 * 2;
+        int stageBytes = BOX_ROW_BYTES * (KernelConstants.SWIGLU_TILE_ROWS + KernelConstants.SWIGLU_TILE_WEIGHTS);
+        return GEMM_SWIGLU_STAGES * stageBytes
+                + KernelConstants.SWIGLU_TILE_ROWS * KernelConstants.SWIGLU_TILE_WEIGHTS / 2 * Short.BYTES;
     }
 
     /** The data types of the kernels of a compute capability. */

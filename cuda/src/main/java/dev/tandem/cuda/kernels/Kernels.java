@@ -26,10 +26,6 @@ public final class Kernels implements AutoCloseable {
     public static final int GEMV_MAX_ROWS = 8 * TILES.getLast();
     /** Row counts that {@code gemm_wgmma.cu} is compiled for. */
     public static final List<Integer> WGMMA_ROWS = List.of(32, 64, 96, 128, 160, 192);
-    /** Block sizes of rows.cu. */
-    static final int COMPACT_ROWS_THREADS = 128;
-
-    static final int ROPE_THREADS = 128;
     /**
      * Multiprocessors per row up to which {@code add_norm_few} is used, which takes a whole one per row. Measured on an
      * H200 with up to 24 rows and from 64 on.
@@ -176,13 +172,13 @@ public final class Kernels implements AutoCloseable {
      */
     public static int compactRowsBlocks(ModelShape shape) {
         int pieces = shape.hidden() / 4 + shape.queries() / 8;
-        return (pieces + COMPACT_ROWS_THREADS - 1) / COMPACT_ROWS_THREADS;
+        return (pieces + KernelConstants.COMPACT_ROWS_THREADS - 1) / KernelConstants.COMPACT_ROWS_THREADS;
     }
 
     /** Thread blocks per row of {@link #ropeStore}. */
     public static int ropeBlocks(ModelShape shape) {
         int threads = (shape.config().heads() + 2 * shape.config().kvHeads()) * shape.headLanes();
-        return (threads + ROPE_THREADS - 1) / ROPE_THREADS;
+        return (threads + KernelConstants.ROPE_THREADS - 1) / KernelConstants.ROPE_THREADS;
     }
 
     /** Whether there are GEMV kernels that use the Tensor Memory Accelerator. */

@@ -103,9 +103,14 @@ public record ModelShape(ModelConfig config, DataType type) {
         return config.group() * headWidth() > 2560 ? 2 : 4;
     }
 
+    /** Values of fp32 in each thread's part of a partial result of prefill attention. */
+    public int partialValues() {
+        return headWidth() / 2 + 4;
+    }
+
     /** Prompt tokens of one tile of prefill attention. */
     public int tileTokens() {
-        return 128 / config.group();
+        return KernelConstants.PREFILL_ROWS / config.group();
     }
 
     /** Values per half of a head that a thread of {@code rope_store} rotates. */
@@ -141,6 +146,7 @@ public record ModelShape(ModelConfig config, DataType type) {
                 define("GROUP", config.group()),
                 define("HEAD_DIM", config.headDim()),
                 define("HEAD_WIDTH", headWidth()),
+                define("PART_VALUES", partialValues()),
                 define("ROTATED", rotated(config.headDim())),
                 define("HEAD_LANES", headLanes()),
                 define("INTERMEDIATE", intermediate()),

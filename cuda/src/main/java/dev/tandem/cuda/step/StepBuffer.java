@@ -36,10 +36,10 @@ import java.util.List;
 public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseable {
     private static final int ALIGNMENT = 256;
     private static final int HEADER = 16;
-    /** {@code struct BatchHostTokens} of prelude.cu, which asserts its size of 24 bytes. */
-    private static final int HOST_TOKENS_AT = 8;
+    /** {@code struct BatchHostTokens} of prelude.cu, which asserts its size of 24 bytes: four ints and a long. */
+    private static final int HOST_TOKENS_AT = KernelConstants.HEADER_HOST_TOKENS;
 
-    private static final int HOST_TASKS_AT = 12;
+    private static final int HOST_TASKS_AT = HOST_TOKENS_AT + 4;
     /** {@code struct Draw} of prelude.cu, which asserts its size. */
     private static final int DRAW_INTS = 8;
 

@@ -5,6 +5,7 @@ import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.device.TensorMap;
+import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.model.Checkpoint;
@@ -31,8 +32,6 @@ import java.util.stream.IntStream;
 public final class CudaWeights implements AutoCloseable {
     private static final int STAGING_BYTES = 64 << 20;
     private static final int ALIGNMENT = 256;
-    /** Rows per copy of the Tensor Memory Accelerator; gemv_tma.cu. */
-    private static final int BOX_ROWS = 64;
 
     /** GPU addresses of a layer's weights; 0 where the model has none. Norms and biases are fp32. */
     public record Layer(
@@ -119,7 +118,7 @@ public final class CudaWeights implements AutoCloseable {
     }
 
     private TensorMap map(Device device, long address, int rows, int columns) {
-        return TensorMap.of(device, address, rows, columns, BOX_ROWS, shape.type());
+        return TensorMap.of(device, address, rows, columns, KernelConstants.BOX_ROWS, shape.type());
     }
 
     public ModelShape shape() {

@@ -26,13 +26,11 @@ struct Sequence { int firstUnit, length, table, blocks; };
 // Max polls for a partial result. A poll is at least a round trip to the L2 cache, so the kernel traps after ten
 // seconds or later. Without the partial result the token would be wrong, and an endless wait would block the GPU.
 #define MAX_POLLS (1 << 24)
-// A word of a partial result that is not published yet, or has been merged.
-#define UNPUBLISHED 0xffffffffu
 
 // Each word of a partial result signals its own arrival, because a published word is never UNPUBLISHED. The thread that
 // waits for it needs no counter and no fence. A NaN with these bits becomes another NaN.
 __device__ __forceinline__ word published(float v) {
-    return __float_as_uint(v) == UNPUBLISHED ? 0x7fffffffu : __float_as_uint(v);
+    return __float_as_uint(v) == (word)UNPUBLISHED ? 0x7fffffffu : __float_as_uint(v);
 }
 __device__ __forceinline__ void store4(float4 *to, word x, word y, word z, word w) {
     asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%2,%3,%4};" :: "l"(to), "r"(x), "r"(y), "r"(z),
@@ -149,19 +147,19 @@ __device__ __noinline__ void exchangeSlots(HostTokens *hostTokens, int layer, in
     if (thread >= slots) return;
     if (thread == 0) {
         hostTokens->stamps[layer] = nanos();
-        if (flags & DECODE_LAST_LAYER) *(volatile wide *)(hostTokens->sendCounters + 3) = 1;
+        if (flags & DECODE_LAST_LAYER) *(volatile u64 *)(hostTokens->sendCounters + 3) = 1;
     }
     int leaving = inFlightToken(hostTokens, layer, thread);
     if (leaving < 0) return;
     stressDelay();
     __threadfence();
-    wide number = atomicAdd(hostTokens->sendCounters, 1ull);
-    *(volatile wide *)&hostTokens->sendQueue[number & hostTokens->ringMask] = (number + 1) << 24 | (wide)layer << 16
+    u64 number = atomicAdd(hostTokens->sendCounters, 1ull);
+    *(volatile u64 *)&hostTokens->sendQueue[number & hostTokens->ringMask] = (number + 1) << 24 | (u64)layer << 16
             | leaving;
 }
 
 __device__ __noinline__ void transferOnce(HostTokens *hostTokens) {
-    wide sent = hostTokens->sendCounters[1], received = hostTokens->sendCounters[2];
+    u64 sent = hostTokens->sendCounters[1], received = hostTokens->sendCounters[2];
     transferTokens<WARPS>(hostTokens, sent, received);
     if (threadIdx.x == 0) {
         hostTokens->sendCounters[1] = sent;
@@ -230,7 +228,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
         auto keys = [&](int j) {
             if (j % 32 == 0) ids = j + lane < mine ? tables[sequence.table + first + warp + (j + lane) * WARPS] : 0;
             int id = __shfl_sync(~0u, ids, j % 32);
-            const half16 *tile = blocks + (size_t)id * LAYERS * LAYER_BLOCK + kvHead * 2 * KV_TILE + g * HEAD_WIDTH + q * 8;
+            const half16 *tile = blocks + (size_t)id * LAYERS * LAYER_BLOCK + kvHead * 2 * KV_TILE + g * HEAD_WIDTH
+                    + q * 8;
 #pragma unroll
             for (int t = 0; t < GROUPS32; t++) {
                 k0[t] = stream(tile + t * 32);
@@ -260,11 +259,11 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
             values(0);
         }
         const half16 *query = queries + ((size_t)row * HEADS + kvHead * GROUP) * HEAD_WIDTH;
-        uint4 fragments[EIGHT_HEADS][GROUPS32];
-        float sums[EIGHT_HEADS][2 * GROUPS32][4];
-        float maximum[EIGHT_HEADS][2], total[EIGHT_HEADS][2];
+        uint4 fragments[HEAD_TILES][GROUPS32];
+        float sums[HEAD_TILES][2 * GROUPS32][4];
+        float maximum[HEAD_TILES][2], total[HEAD_TILES][2];
 #pragma unroll
-        for (int e = 0; e < EIGHT_HEADS; e++) {
+        for (int e = 0; e < HEAD_TILES; e++) {
             maximum[e][0] = maximum[e][1] = -INFINITE;
             total[e][0] = total[e][1] = 0;
 #pragma unroll
@@ -277,9 +276,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
         }
         for (int j = 0; j < mine; j++) {
             // four independent accumulators, because each MMA waits for the one before on the same accumulator
-            float scores[EIGHT_HEADS][4][4];
+            float scores[HEAD_TILES][4][4];
 #pragma unroll
-            for (int e = 0; e < EIGHT_HEADS; e++) {
+            for (int e = 0; e < HEAD_TILES; e++) {
 #pragma unroll
                 for (int i = 0; i < 4; i++) scores[e][0][i] = scores[e][1][i] = scores[e][2][i] = scores[e][3][i] = 0;
 #pragma unroll
@@ -291,9 +290,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
             }
             if (j + 1 < mine) keys(j + 1);
             int token = (first + warp + j * WARPS) * BLOCK_TOKENS + g;
-            word weights[EIGHT_HEADS][2];
+            word weights[HEAD_TILES][2];
 #pragma unroll
-            for (int e = 0; e < EIGHT_HEADS; e++) {
+            for (int e = 0; e < HEAD_TILES; e++) {
                 float s[4];
 #pragma unroll
                 for (int i = 0; i < 4; i++)
@@ -325,7 +324,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
 #pragma unroll
             for (int t = 0; t < GROUPS32; t++) {
 #pragma unroll
-                for (int e = 0; e < EIGHT_HEADS; e++) {
+                for (int e = 0; e < HEAD_TILES; e++) {
                     multiply(sums[e][2 * t], v0[t].x, v0[t].y, v1[t].x, v1[t].y, weights[e][0], weights[e][1]);
                     multiply(sums[e][2 * t + 1], v0[t].z, v0[t].w, v1[t].z, v1[t].w, weights[e][0], weights[e][1]);
                 }
@@ -333,7 +332,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
             if (j + 1 < mine) values(j + 1);
         }
 #pragma unroll
-        for (int e = 0; e < EIGHT_HEADS; e++) {
+        for (int e = 0; e < HEAD_TILES; e++) {
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 for (int step = 4; step < 32; step <<= 1) total[e][i] += __shfl_xor_sync(~0u, total[e][i], step);

@@ -6,19 +6,17 @@
 // adjacent rows of x and the same weight rows, of which each copies half to both (multicast). Thread blocks are
 // persistent, and copy the next tile's operands while results are stored.
 //
-// Shared memory (dynamic): STAGES of { x [TILE_ROWS][64], weights [TILE_WEIGHTS][64] } 16-bit, swizzled; then a tile's
-// results, PANELS of [64][64] 16-bit per warpgroup. Static: barriers full and empty [STAGES].
+// Shared memory (dynamic): STAGES of { x [SWIGLU_TILE_ROWS][64], weights [SWIGLU_TILE_WEIGHTS][64] } 16-bit, swizzled;
+// then a tile's results, PANELS of [64][64] 16-bit per warpgroup. Static: barriers full and empty [STAGES].
 //
 // Waits and signals:
 //   previous kernel        dependencyWait, before the first tile
 //   full[stage]            TMA has filled it: the warpgroups of this thread block wait
 //   empty[stage]           both warpgroups of both thread blocks have read it: the copying warp waits
 
-#define TILE_ROWS 128
-#define TILE_WEIGHTS 256
-#define COLUMNS (TILE_WEIGHTS / 2)                        // result columns of a tile
+#define COLUMNS (SWIGLU_TILE_WEIGHTS / 2)                        // result columns of a tile
 #define PANEL_BYTES (64 * 128)                            // 64 rows of 64 values
-#define X_BYTES (TILE_ROWS * 128)
+#define X_BYTES (SWIGLU_TILE_ROWS * 128)
 #define HALF_BYTES (COLUMNS * 128)                        // half of a stage's weights: one thread block copies them
 #define STAGE_BYTES (X_BYTES + 2 * HALF_BYTES)
 #define PANELS (COLUMNS / 64)                             // panels of a warpgroup's results
@@ -27,7 +25,7 @@
 #define PAIRS_PER_ROUND 8
 
 // d [64 x 256] = (add: +) x [64 x 16] weights^T [16 x 256]
-__device__ __forceinline__ void multiplyTile(float (*d)[4], wide x, wide weights, int add) {
+__device__ __forceinline__ void multiplyTile(float (*d)[4], u64 x, u64 weights, int add) {
     asm volatile("{\n.reg .pred add;\nsetp.ne.s32 add, %130, 0;\nwgmma.mma_async.sync.aligned.m64n256k16." TYPES
         " {" S0 S1 S2 S3 S4 S5 S6 S7 "}, %128, %129, add, 1, 1, 0, 0;\n}"
         : FLOATS32(d, 0), FLOATS32(d, 8), FLOATS32(d, 16), FLOATS32(d, 24) : "l"(x), "l"(weights), "r"(add));
@@ -43,7 +41,7 @@ __device__ __forceinline__ void clusterSync() {
 }
 // Arrives at the barrier of thread block `rank` of the cluster. It keeps the default scope, because a wider one costs a
 // memory fence per call.
-__device__ __forceinline__ void arriveAt(wide *b, int rank) {
+__device__ __forceinline__ void arriveAt(u64 *b, int rank) {
     asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
         "mbarrier.arrive.shared::cluster.b64 _, [there];\n}"
         :: "r"(address(b)), "r"(rank) : "memory");
@@ -51,7 +49,7 @@ __device__ __forceinline__ void arriveAt(wide *b, int rank) {
 // Copies 8 weight rows of gate, 8 of up, and so on, to the same address in both thread blocks, and signals the barrier
 // of each.
 __device__ __forceinline__ void fetchPairsMulticast(void *to, const TensorMap *map, int column, int group,
-        wide *barrier) {
+        u64 *barrier) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
         ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3, %3, %4}], [%5], %6, %7;"
         :: "r"(address(to)), "l"(map), "r"(column), "r"(0), "r"(group), "r"(address(barrier)), "h"((half16)3),
@@ -72,7 +70,7 @@ __device__ __forceinline__ void groupSync(int group) { asm volatile("bar.sync %0
 struct Tiles {
     int pairs, columns, at;
     int pair, column; // of the current tiles
-    __device__ __forceinline__ Tiles(int rows) : pairs((rows + 2 * TILE_ROWS - 1) / (2 * TILE_ROWS)),
+    __device__ __forceinline__ Tiles(int rows) : pairs((rows + 2 * SWIGLU_TILE_ROWS - 1) / (2 * SWIGLU_TILE_ROWS)),
             columns((INTERMEDIATE + COLUMNS - 1) / COLUMNS), at(blockIdx.x / 2) {}
     __device__ __forceinline__ bool next() {
         if (at >= pairs * columns) return false;
@@ -86,7 +84,7 @@ struct Tiles {
 };
 
 __device__ __forceinline__ void fetchTiles(Tiles tiles, const TensorMap *weights, const TensorMap *x, char *ring,
-        wide *full, wide *empty, int rank, int count) {
+        u64 *full, u64 *empty, int rank, int count) {
     for (int stage = 0; tiles.next();)
         for (int k = 0; k < count; k++, stage++) {
             int slot = stage % STAGES;
@@ -94,8 +92,8 @@ __device__ __forceinline__ void fetchTiles(Tiles tiles, const TensorMap *weights
             if (stage >= STAGES) barrierWait(&empty[slot], (stage / STAGES - 1) & 1);
             barrierExpect(&full[slot], STAGE_BYTES);
             fetchPairsMulticast(to + X_BYTES + rank * HALF_BYTES, weights, k * 64,
-                    tiles.column * (TILE_WEIGHTS / 16) + rank * (TILE_WEIGHTS / 32), &full[slot]);
-            fetchBox(to, x, k * 64, (tiles.pair * 2 + rank) * TILE_ROWS, &full[slot], EVICT_LAST);
+                    tiles.column * (SWIGLU_TILE_WEIGHTS / 16) + rank * (SWIGLU_TILE_WEIGHTS / 32), &full[slot]);
+            fetchBox(to, x, k * 64, (tiles.pair * 2 + rank) * SWIGLU_TILE_ROWS, &full[slot], EVICT_LAST);
         }
 }
 
@@ -114,16 +112,16 @@ __device__ __forceinline__ void activate(const float (*sums)[4], char *panels) {
     }
 }
 
-__device__ __forceinline__ void multiplyTiles(Tiles tiles, const TensorMap *out, char *ring, wide *full, wide *empty,
+__device__ __forceinline__ void multiplyTiles(Tiles tiles, const TensorMap *out, char *ring, u64 *full, u64 *empty,
         int rank, int count) {
     int group = threadIdx.x / 128, thread = threadIdx.x % 128;
     char *panels = ring + STAGES * STAGE_BYTES + group * PANELS * PANEL_BYTES;
     for (int stage = 0; tiles.next();) {
-        float sums[TILE_WEIGHTS / 8][4];
+        float sums[SWIGLU_TILE_WEIGHTS / 8][4];
         for (int k = 0; k < count; k++, stage++) {
             barrierWait(&full[stage % STAGES], stage / STAGES & 1);
             word at = address(ring) + stage % STAGES * STAGE_BYTES;
-            wide rowsOfX = matrixDescriptor(at + group * PANEL_BYTES, 16),
+            u64 rowsOfX = matrixDescriptor(at + group * PANEL_BYTES, 16),
                     weightRows = matrixDescriptor(at + X_BYTES, 16);
             wgmmaFence();
 #pragma unroll
@@ -133,7 +131,7 @@ __device__ __forceinline__ void multiplyTiles(Tiles tiles, const TensorMap *out,
             if (k > 0 && thread < 2) arriveAt(&empty[(stage - 1) % STAGES], thread);
         }
         wgmmaWait<0>();
-        fenceAccumulators<TILE_WEIGHTS / 8>(sums);
+        fenceAccumulators<SWIGLU_TILE_WEIGHTS / 8>(sums);
         if (thread < 2) arriveAt(&empty[(stage - 1) % STAGES], thread);
         // the copies of the previous tile's results have read the panels
         if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
@@ -144,18 +142,18 @@ __device__ __forceinline__ void multiplyTiles(Tiles tiles, const TensorMap *out,
         if (thread == 0)
             for (int p = 0; p < PANELS; p++)
                 storeBox(out, panels + p * PANEL_BYTES, tiles.column * COLUMNS + p * 64,
-                        (tiles.pair * 2 + rank) * TILE_ROWS + group * 64);
+                        (tiles.pair * 2 + rank) * SWIGLU_TILE_ROWS + group * 64);
     }
     if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
 // Rows behind `rows`, up to a multiple of 256, are computed if x and out have memory for them.
 // grid: any even number of thread blocks
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1) gemm_swiglu(
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(GEMM_SWIGLU_THREADS, 1) gemm_swiglu(
          const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x,
         const __grid_constant__ TensorMap out, int rows, int depth) {
     extern __shared__ __align__(1024) char ring[];
-    __shared__ wide full[STAGES], empty[STAGES];
+    __shared__ u64 full[STAGES], empty[STAGES];
     dependentsLaunch();
     int rank = rankInCluster(), count = (depth + 63) / 64;
     if (threadIdx.x == 0) {

@@ -14,7 +14,6 @@
 //   full[stage]            TMA has filled it: all warpgroups wait
 //   empty[stage]           all warpgroups have read it: the copying thread waits
 
-#define BOX_ROWS 64
 #define BOX_BYTES (BOX_ROWS * 128)
 #define X_BYTES (TOKENS * 128)
 
@@ -47,15 +46,15 @@
 #define SHAPE(n) "m64n" TEXT(n) "k16."
 
 // d [64 x TOKENS] = (add: +) weights [64 x 16] x^T [16 x TOKENS]
-__device__ __forceinline__ void multiplyRows(float (*d)[4], wide weights, wide x, int add) {
+__device__ __forceinline__ void multiplyRows(float (*d)[4], u64 weights, u64 x, int add) {
     asm volatile("{\n.reg .pred add;\n" OPERANDS("wgmma.mma_async.sync.aligned." SHAPE(TOKENS) TYPES " {" LIST "}, ",
             ", add, 1, 1, 0, 0;\n}")
         : SUMS : "l"(weights), "l"(x), "r"(add));
 }
 
 // Copies 8 weight rows of gate, 8 of up, and so on.
-__device__ __forceinline__ void fetchPairs(void *to, const TensorMap *map, int column, int group, wide *barrier,
-        wide policy) {
+__device__ __forceinline__ void fetchPairs(void *to, const TensorMap *map, int column, int group, u64 *barrier,
+        u64 policy) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
         "[%0], [%1, {%2, %3, %3, %4}], [%5], %6;"
         :: "r"(address(to)), "l"(map), "r"(column), "r"(0), "r"(group), "r"(address(barrier)), "l"(policy) : "memory");
@@ -117,7 +116,7 @@ __device__ __forceinline__ bool gemm(const TensorMap *weights, const TensorMap *
         float (*sums)[4]) {
     const int STAGE_BYTES = GROUPS * BOX_BYTES + X_BYTES;
     const bool COPY_WARP = GROUPS == 2;
-    __shared__ wide full[STAGES], empty[STAGES];
+    __shared__ u64 full[STAGES], empty[STAGES];
     dependentsLaunch();
     int warp = threadIdx.x / 32, firstRow = blockIdx.x * GROUPS * BOX_ROWS;
     if (threadIdx.x == 0) {
@@ -130,7 +129,7 @@ __device__ __forceinline__ bool gemm(const TensorMap *weights, const TensorMap *
     __syncthreads();
     auto fetchWeights = [&](int i) {
         char *stage = ring + i % STAGES * STAGE_BYTES;
-        wide *barrier = &full[i % STAGES];
+        u64 *barrier = &full[i % STAGES];
         barrierExpect(barrier, STAGE_BYTES);
 #pragma unroll
         for (int b = 0; b < GROUPS; b += FUSED ? 2 : 1) {
@@ -165,7 +164,7 @@ __device__ __forceinline__ bool gemm(const TensorMap *weights, const TensorMap *
         int slot = i % STAGES;
         barrierWait(&full[slot], i / STAGES & 1);
         word stage = base + slot * STAGE_BYTES;
-        wide weightRows = matrixDescriptor(stage + warp / 4 * BOX_BYTES, 16),
+        u64 weightRows = matrixDescriptor(stage + warp / 4 * BOX_BYTES, 16),
                 xRows = matrixDescriptor(stage + GROUPS * BOX_BYTES, 16);
         wgmmaFence();
 #pragma unroll
@@ -190,7 +189,7 @@ __device__ __forceinline__ void swiglu(const TensorMap *weights, const TensorMap
 }
 
 // out [splits][rows][n]: partial sums. grid (strips of 128 weight rows, splits)
-extern "C" __global__ void __launch_bounds__(288, 1) gemm_wgmma(const __grid_constant__ TensorMap weights,
+extern "C" __global__ void __launch_bounds__(WGMMA_THREADS, 1) gemm_wgmma(const __grid_constant__ TensorMap weights,
         const __grid_constant__ TensorMap x, float *out, int rows, int n, int depth) {
     extern __shared__ __align__(1024) char ring[];
     int all = (depth + 63) / 64;
@@ -202,16 +201,18 @@ extern "C" __global__ void __launch_bounds__(288, 1) gemm_wgmma(const __grid_con
 }
 
 // out [rows][INTERMEDIATE] = silu(gate) * up. grid (strips of 128 weight rows)
-extern "C" __global__ void __launch_bounds__(288, 1) gemm_wgmma_swiglu(const __grid_constant__ TensorMap weights,
-        const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
+extern "C" __global__ void __launch_bounds__(WGMMA_THREADS, 1) gemm_wgmma_swiglu(
+        const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, half16 *out, int rows, int n,
+        int depth) {
     extern __shared__ __align__(1024) char ring[];
     swiglu<2, STRIP_STAGES>(&weights, &x, ring, out, rows, depth);
 }
 
 #if TALL_STAGES
 // The same, with grid (strips of 256 weight rows).
-extern "C" __global__ void __launch_bounds__(512, 1) gemm_wgmma_swiglu_tall(const __grid_constant__ TensorMap weights,
-        const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
+extern "C" __global__ void __launch_bounds__(WGMMA_TALL_THREADS, 1) gemm_wgmma_swiglu_tall(
+        const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, half16 *out, int rows, int n,
+        int depth) {
     extern __shared__ __align__(1024) char ring[];
     swiglu<4, TALL_STAGES>(&weights, &x, ring, out, rows, depth);
 }

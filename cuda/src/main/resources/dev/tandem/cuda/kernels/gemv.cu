@@ -5,15 +5,14 @@
 // loads 8q .. 8q+7 of rows g and g+8, 16 bytes each, which are two MMA steps of 16. A warp computes 2 x 16 weight rows.
 // The 8 warps share x, which is staged in the order of the fragments.
 //
-// Shared memory (dynamic): staged, two buffers of [CHUNK_STEPS][TILES][32 lanes] 16-byte pieces of x.
+// Shared memory (dynamic): staged, two buffers of [GEMV_CHUNK_STEPS][TILES][32 lanes] 16-byte pieces of x.
 //
 // Waits and signals: dependencyWait before x is read; weights are read before.
 
-#define CHUNK_STEPS 8          // 256 columns of x at a time
 #define AHEAD 4                // steps of weights that a warp loads ahead: 4 x 4 x 16 bytes per lane
 
 __device__ __forceinline__ void stage(uint4 *to, const half16 *x, int depth, int step, int steps) {
-    for (int i = threadIdx.x; i < CHUNK_STEPS * TILES * 32; i += 256) {
+    for (int i = threadIdx.x; i < GEMV_CHUNK_STEPS * TILES * 32; i += GEMV_THREADS) {
         int lane = i % 32, tile = i / 32 % TILES, s = step + i / (32 * TILES);
         if (s < steps) copy16(to + i, x + (size_t)(tile * 8 + lane / 4) * depth + s * 32 + lane % 4 * 8);
     }
@@ -56,13 +55,13 @@ template <bool FUSED> __device__ __forceinline__ void gemm(const half16 *weights
     dependencyWait();
     stage(staged, x, depth, from, to);
     int buffer = 0;
-    for (int chunk = from; chunk < to; chunk += CHUNK_STEPS, buffer ^= 1) {
-        stage(staged + (buffer ^ 1) * CHUNK_STEPS * TILES * 32, x, depth, chunk + CHUNK_STEPS, to);
+    for (int chunk = from; chunk < to; chunk += GEMV_CHUNK_STEPS, buffer ^= 1) {
+        stage(staged + (buffer ^ 1) * GEMV_CHUNK_STEPS * TILES * 32, x, depth, chunk + GEMV_CHUNK_STEPS, to);
         copyWait<1>();
         __syncthreads();
-        const uint4 *rowsOfX = staged + buffer * CHUNK_STEPS * TILES * 32 + lane;
+        const uint4 *rowsOfX = staged + buffer * GEMV_CHUNK_STEPS * TILES * 32 + lane;
 #pragma unroll
-        for (int s = 0; s < CHUNK_STEPS; s++) {
+        for (int s = 0; s < GEMV_CHUNK_STEPS; s++) {
             int step = chunk + s;
             if (step < to) {
                 Weights w = ring[s % AHEAD];
@@ -101,12 +100,12 @@ template <bool FUSED> __device__ __forceinline__ void gemm(const half16 *weights
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1) gemv(const half16 *weights, const half16 *x, float *out, int rows,
-        int n, int depth) {
+extern "C" __global__ void __launch_bounds__(GEMV_THREADS, 1) gemv(const half16 *weights, const half16 *x, float *out,
+        int rows, int n, int depth) {
     gemm<false>(weights, x, out, rows, n, depth);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1) gemv_swiglu(const half16 *weights, const half16 *x, half16 *out,
-        int rows, int n, int depth) {
+extern "C" __global__ void __launch_bounds__(GEMV_THREADS, 1) gemv_swiglu(const half16 *weights, const half16 *x,
+        half16 *out, int rows, int n, int depth) {
     gemm<true>(weights, x, out, rows, n, depth);
 }

@@ -13,7 +13,6 @@
 //   full[stage]            TMA has filled it: the four warps wait
 //   empty[stage]           the four warps have read it: the copying lane waits
 
-#define BOX_ROWS 64
 #define BOX_BYTES (BOX_ROWS * 128)
 #define X_BYTES (TILES * 8 * 128)
 #define STAGE_BYTES (2 * BOX_BYTES + X_BYTES)
@@ -32,7 +31,7 @@ template <bool FUSED>
 __device__ __forceinline__ void gemm(const TensorMap *weights, const TensorMap *x, void *out, int rows, int n,
         int depth) {
     extern __shared__ __align__(1024) char ring[];
-    __shared__ wide full[STAGES_OF_RING], empty[STAGES_OF_RING];
+    __shared__ u64 full[STAGES_OF_RING], empty[STAGES_OF_RING];
     // All thread blocks fit on the GPU together, so those of the next kernel start only in the place of finished ones.
     dependentsLaunch();
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -53,7 +52,7 @@ __device__ __forceinline__ void gemm(const TensorMap *weights, const TensorMap *
         if (lane == 0) {
             auto fetchWeights = [&](int i) {
                 char *stage = ring + i % STAGES_OF_RING * STAGE_BYTES;
-                wide *barrier = &full[i % STAGES_OF_RING];
+                u64 *barrier = &full[i % STAGES_OF_RING];
                 barrierExpect(barrier, STAGE_BYTES);
                 fetchBox(stage, weights, (from + i) * 64, firstRow, barrier, EVICT_FIRST);
                 fetchBox(stage + BOX_BYTES, weights, (from + i) * 64, secondRow, barrier, EVICT_FIRST);
@@ -136,12 +135,13 @@ __device__ __forceinline__ void gemm(const TensorMap *weights, const TensorMap *
     }
 }
 
-extern "C" __global__ void __launch_bounds__(160, 2) gemv_tma(const __grid_constant__ TensorMap weights,
+extern "C" __global__ void __launch_bounds__(GEMV_TMA_THREADS, 2) gemv_tma(const __grid_constant__ TensorMap weights,
         const __grid_constant__ TensorMap x, float *out, int rows, int n, int depth) {
     gemm<false>(&weights, &x, out, rows, n, depth);
 }
 
-extern "C" __global__ void __launch_bounds__(160, 2) gemv_tma_swiglu(const __grid_constant__ TensorMap weights,
-        const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
+extern "C" __global__ void __launch_bounds__(GEMV_TMA_THREADS, 2) gemv_tma_swiglu(
+        const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, half16 *out, int rows, int n,
+        int depth) {
     gemm<true>(&weights, &x, out, rows, n, depth);
 }

@@ -10,7 +10,6 @@
 //   receive_host_tokens    polls completed of each token; stops when aborted is set or after the timeout
 //   report                 dependencyWait
 
-#define TRANSFER_WARPS 8
 // Max same-layer tokens of a sub-batch for which receive_host_tokens polls before the previous kernel has ended.
 #define MAX_EARLY_TOKENS 8
 
@@ -22,21 +21,21 @@
 // room for two thread blocks of decode attention as well.
 // A step that hangs, or whose later launch fails, never sets sendCounters[3]. Then the transfer kernel ends when the
 // host sets `aborted`, or sets it itself after its timeout.
-extern "C" __global__ void __launch_bounds__(TRANSFER_WARPS * 32, 3) transfer(HostTokens *hostTokens) {
-    wide *counters = hostTokens->sendCounters;
-    wide sent = counters[1], received = counters[2], start = nanos();
+extern "C" __global__ void __launch_bounds__(TRANSFER_THREADS, 3) transfer(HostTokens *hostTokens) {
+    u64 *counters = hostTokens->sendCounters;
+    u64 sent = counters[1], received = counters[2], start = nanos();
     bool aborts = false;
     for (int polls = 1;; polls++) {
-        bool ends = __syncthreads_or(aborts || *(volatile wide *)(counters + 3) != 0);
+        bool ends = __syncthreads_or(aborts || *(volatile u64 *)(counters + 3) != 0);
         // Only one thread polls, with pauses: polling over the link by all threads slows every kernel that runs now.
         bool found = threadIdx.x == 0 && (hostTokens->ready[received & hostTokens->ringMask] >> 24 == received + 1
-            || *(volatile wide *)&hostTokens->sendQueue[sent & hostTokens->ringMask] >> 24 == sent + 1);
+            || *(volatile u64 *)&hostTokens->sendQueue[sent & hostTokens->ringMask] >> 24 == sent + 1);
         found = __syncthreads_or(found);
-        if (found) transferTokens<TRANSFER_WARPS>(hostTokens, sent, received);
+        if (found) transferTokens<TRANSFER_THREADS / 32>(hostTokens, sent, received);
         if (ends) break;
         if (found) continue;
         if (threadIdx.x == 0 && polls % POLLS_PER_CHECK == 0) {
-            if (nanos() - start > hostTokens->transferTimeout) *hostTokens->aborted = 2;
+            if (nanos() - start > hostTokens->transferTimeout) *hostTokens->aborted = ABORTED_BY_TRANSFER;
             aborts = *hostTokens->aborted != 0;
         }
         stressDelay();
@@ -50,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(TRANSFER_WARPS * 32, 3) transfer(Ho
 
 // Sends q, k and v of a same-layer token to the host, then pushes its task. It is used for steps with many such tokens;
 // with few, rope_store does this. grid (same-layer tokens)
-extern "C" __global__ void __launch_bounds__(128) send_host_tokens(const int *header, const int *slots,
+extern "C" __global__ void __launch_bounds__(HOST_TOKEN_THREADS) send_host_tokens(const int *header, const int *slots,
         HostTokens *hostTokens, int layer) {
     const BatchHostTokens *rows = batchHostTokens(header);
     const int EIGHTS = (HEADS + 2 * KV_HEADS) * HEAD_DIM / 8;
@@ -58,25 +57,25 @@ extern "C" __global__ void __launch_bounds__(128) send_host_tokens(const int *he
     const uint4 *from = (const uint4 *)(hostTokens->outgoing + (size_t)hostToken * EIGHTS * 8);
     uint4 *to = (uint4 *)(hostTokens->sent + (size_t)hostToken * EIGHTS * 8);
 #pragma unroll 4
-    for (int i = threadIdx.x; i < EIGHTS; i += 128) to[i] = __ldcg(from + i);
+    for (int i = threadIdx.x; i < EIGHTS; i += HOST_TOKEN_THREADS) to[i] = __ldcg(from + i);
     stressDelay();
     __threadfence_system();
     __syncthreads();
     if (threadIdx.x == 0) pushSameLayerTask(hostTokens, rows, blockIdx.x, hostToken, layer);
 }
 
-__device__ __forceinline__ wide loadAcquire(const volatile wide *p) {
-    wide v;
+__device__ __forceinline__ u64 loadAcquire(const volatile u64 *p) {
+    u64 v;
     asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
     return v;
 }
 
 // Waits until a same-layer token has completed the task `number - 1`. After the timeout it sets `aborted`, which the
 // host reads.
-__device__ __forceinline__ void awaitResult(const HostTokens *hostTokens, int hostToken, wide number) {
-    wide start = nanos();
+__device__ __forceinline__ void awaitResult(const HostTokens *hostTokens, int hostToken, u64 number) {
+    u64 start = nanos();
     while (loadAcquire(&hostTokens->completed[hostToken]) != number && *hostTokens->aborted == 0) {
-        if (nanos() - start > hostTokens->timeout) *hostTokens->aborted = 1;
+        if (nanos() - start > hostTokens->timeout) *hostTokens->aborted = ABORTED;
         __nanosleep(200);
     }
 }
@@ -86,10 +85,11 @@ __device__ __forceinline__ void awaitResult(const HostTokens *hostTokens, int ho
 // Polling does not depend on the previous kernels. For few tokens it begins while they run; for many it would slow
 // them. The grid may have fewer thread blocks than tokens: `send_host_tokens` may start later, and needs room beside
 // thread blocks that wait. For the same reason the next kernel is launched only when the last results are there.
-extern "C" __global__ void __launch_bounds__(128) receive_host_tokens(const int *header, const int *slots,
-        const HostTokens *hostTokens, int layer, int at, half16 *attended) {
+extern "C" __global__ void __launch_bounds__(HOST_TOKEN_THREADS) receive_host_tokens(const int *header,
+        const int *slots, const HostTokens *hostTokens, int layer, int at, half16 *attended) {
     const BatchHostTokens *rows = batchHostTokens(header);
-    const int EIGHTS = HEAD_DIM / 8, PIECES = HEADS * EIGHTS, PER_THREAD = (PIECES + 127) / 128;
+    const int EIGHTS = HEAD_DIM / 8, PIECES = HEADS * EIGHTS,
+            PER_THREAD = (PIECES + HOST_TOKEN_THREADS - 1) / HOST_TOKEN_THREADS;
     int blocks = gridDim.x - 1;
     if (blockIdx.x == blocks) {
         dependentsLaunch();
@@ -102,24 +102,25 @@ extern "C" __global__ void __launch_bounds__(128) receive_host_tokens(const int 
         int row = rows->first + i, hostToken = sameLayerToken(slots[row]);
         stressDelay();
         if (threadIdx.x == 0)
-            awaitResult(hostTokens, hostToken, rows->base + (wide)layer * rows->all + rows->offset + i + 1);
+            awaitResult(hostTokens, hostToken, rows->base + (u64)layer * rows->all + rows->offset + i + 1);
         __syncthreads();
         const uint4 *from = (const uint4 *)(hostTokens->results + (size_t)hostToken * HEADS * HEAD_DIM);
         uint4 v[PER_THREAD];
 #pragma unroll
         for (int j = 0; j < PER_THREAD; j++)
-            if (j * 128 + threadIdx.x < PIECES)
+            if (j * HOST_TOKEN_THREADS + threadIdx.x < PIECES)
                 asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
-                    : "=r"(v[j].x), "=r"(v[j].y), "=r"(v[j].z), "=r"(v[j].w) : "l"(from + j * 128 + threadIdx.x));
+                    : "=r"(v[j].x), "=r"(v[j].y), "=r"(v[j].z), "=r"(v[j].w)
+                    : "l"(from + j * HOST_TOKEN_THREADS + threadIdx.x));
         if (i == blockIdx.x) dependencyWait();
         if (i + blocks >= rows->count) dependentsLaunch();
         half16 *to = attended + (size_t)row * HEADS * HEAD_WIDTH;
 #pragma unroll
         for (int j = 0; j < PER_THREAD; j++) {
-            int piece = j * 128 + threadIdx.x;
+            int piece = j * HOST_TOKEN_THREADS + threadIdx.x;
             if (piece < PIECES) *(uint4 *)(to + piece / EIGHTS * HEAD_WIDTH + piece % EIGHTS * 8) = v[j];
         }
-        clearPadding(to, 1, threadIdx.x, 128);
+        clearPadding(to, 1, threadIdx.x, HOST_TOKEN_THREADS);
         if (i == rows->count - 1 && threadIdx.x == 0) hostTokens->waits[2 * at + 1] = nanos();
     }
 }
@@ -129,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(128) receive_host_tokens(const int 
 //   stamps [layers + 1 + 2 * subBatches * layers]: with slots, the start of each layer's attention; then the time of
 //   this kernel; with same-layer tokens in `subBatches` sub-batches, the start and end of each wait
 extern "C" __global__ void report(const int *tokens, int count, const HostTokens *hostTokens, int layers, int slots,
-        int subBatches, int *out, wide *stamps) {
+        int subBatches, int *out, u64 *stamps) {
     dependencyWait();
     for (int i = threadIdx.x; i < count; i += blockDim.x) out[i] = tokens[i];
     for (int i = threadIdx.x; i < slots; i += blockDim.x) out[count + i] = inFlightToken(hostTokens, layers, i);

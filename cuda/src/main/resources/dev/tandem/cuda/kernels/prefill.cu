@@ -17,7 +17,7 @@
 __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, const int *table, int kvHead, int token,
         int end, int poolBlocks, int stagingShift) {
     const int KEY_CHUNKS = HEAD_WIDTH / 8, VALUE_CHUNKS = HEAD_WIDTH / 4;
-    for (int i = threadIdx.x; i < STAGE_CHUNKS; i += 256) {
+    for (int i = threadIdx.x; i < STAGE_CHUNKS; i += PREFILL_THREADS) {
         int row = i / KEY_CHUNKS, chunk = i % KEY_CHUNKS;
         int pair = i / VALUE_CHUNKS, piece = i % VALUE_CHUNKS;
         // K's token `row` and V's token pair `pair` are in the same block, because a block has 16 tokens in both
@@ -43,9 +43,9 @@ __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, con
 // compute a tile, if its context is long enough.
 // The last parameter is the header of prefill_wgmma.cu, whose kernel has the same parameters. This kernel does not use
 // it, because it leaves no multiprocessors to decode attention.
-extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const half16 *queries, const half16 *blocks,
-        const int *tables, const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits,
-        float *parts, int *finished, int tileCount, const int *) {
+extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1) prefill_attention(const half16 *queries,
+        const half16 *blocks, const int *tables, const Tile *tiles, float scale, half16 *out, int poolBlocks,
+        int stagingShift, int splits, float *parts, int *finished, int tileCount, const int *) {
     extern __shared__ uint4 staged[];
     dependentsLaunch();
     dependencyWait();

@@ -17,14 +17,12 @@
 #define PANEL_BYTES (STAGE_TOKENS * 128)               // 64 dimensions of a stage's tokens
 #define VALUES_AT (HEAD_WIDTH / 64 * PANEL_BYTES)
 #define STAGE_BYTES (2 * VALUES_AT)
-#define ATTENTION_THREADS 256
-#define STAGING_THREADS 128
 #define ROW_CHUNKS (HEAD_WIDTH / 8)                    // 16-byte pieces of a token's K or V
 #define TOKENS_AT_ONCE (STAGING_THREADS / ROW_CHUNKS)
 #define STAGE_BLOCKS (STAGE_TOKENS / BLOCK_TOKENS)
 
 // d [64 x 64] = (ADD: +) a [64 x 16] b [16 x 64]; ROWS: shared memory has b as [16][64] instead of [64][16]
-template <int ADD, int ROWS> __device__ __forceinline__ void multiply64(float (*d)[4], const word *a, wide b) {
+template <int ADD, int ROWS> __device__ __forceinline__ void multiply64(float (*d)[4], const word *a, u64 b) {
     asm volatile("{\n.reg .pred add;\nsetp.ne.s32 add, %37, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n64k16." TYPES
         " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,"
@@ -33,7 +31,7 @@ template <int ADD, int ROWS> __device__ __forceinline__ void multiply64(float (*
 }
 
 // d [64 x 128] += a [64 x 16] b [16 x 128]; shared memory has b as [16][128]
-__device__ __forceinline__ void multiply128(float (*d)[4], const word *a, wide b) {
+__device__ __forceinline__ void multiply128(float (*d)[4], const word *a, u64 b) {
     asm volatile("wgmma.mma_async.sync.aligned.m64n128k16." TYPES
         " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,"
         "%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,"
@@ -63,7 +61,7 @@ struct Stager {
             int stagingShift)
             : blocks(blocks), tables(tables), poolBlocks(poolBlocks), stagingShift(stagingShift), work(work), stage(0),
                     stop(0), head(0), loads(0) {
-        int thread = threadIdx.x - ATTENTION_THREADS, chunk = thread % ROW_CHUNKS;
+        int thread = threadIdx.x - PREFILL_THREADS, chunk = thread % ROW_CHUNKS;
         row = thread / ROW_CHUNKS;
         keyFrom = row * HEAD_WIDTH + chunk * 8;
         keyTo = chunk / 8 * PANEL_BYTES + swizzled(row, chunk % 8);
@@ -128,7 +126,7 @@ struct Stager {
     }
 
     // Completes stage `number`, whose loads have begun, and begins the loads of stage number + 2.
-    template <int BUFFER> __device__ __forceinline__ void complete(char *ring, wide *full, wide *empty, int number) {
+    template <int BUFFER> __device__ __forceinline__ void complete(char *ring, u64 *full, u64 *empty, int number) {
         storeValues<BUFFER>(ring + number % STAGES * STAGE_BYTES);
         copyWait<1>();
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // wgmma reads through another proxy
@@ -143,7 +141,7 @@ struct Stager {
         copyCommit();
     }
 
-    __device__ __forceinline__ void run(char *ring, wide *full, wide *empty) {
+    __device__ __forceinline__ void run(char *ring, u64 *full, u64 *empty) {
         findNext();
         if (head >= 0) {
             load<0>(ring);
@@ -184,7 +182,7 @@ __device__ __forceinline__ uint4 gather(word *w) {
 __device__ __forceinline__ void scores(float (*s)[4], const word (*query)[4], word stage) {
 #pragma unroll
     for (int k = 0; k < HEAD_WIDTH / 16; k++) {
-        wide keys = matrixDescriptor(stage + k / 4 * PANEL_BYTES + k % 4 * 32, 16);
+        u64 keys = matrixDescriptor(stage + k / 4 * PANEL_BYTES + k % 4 * 32, 16);
         if (k == 0) multiply64<0, 0>(s, query[k], keys);
         else multiply64<1, 0>(s, query[k], keys);
     }
@@ -193,7 +191,7 @@ __device__ __forceinline__ void scores(float (*s)[4], const word (*query)[4], wo
 __device__ __forceinline__ void addValues(float (*sums)[4], const word (*weights)[4], word stage) {
 #pragma unroll
     for (int k = 0; k < STAGE_TOKENS / 16; k++) {
-        wide values = matrixDescriptor(stage + VALUES_AT + k * 16 * 128, PANEL_BYTES);
+        u64 values = matrixDescriptor(stage + VALUES_AT + k * 16 * 128, PANEL_BYTES);
 #if HEAD_WIDTH == 128
         multiply128(sums, weights[k], values);
 #else
@@ -213,7 +211,7 @@ __device__ __forceinline__ void packWeights(word (*weights)[4], const float (*s)
 }
 
 // Waits for the wgmma that reads V of stage buffer `reading`, if any (-1: none), and releases the buffer.
-__device__ __forceinline__ void finishValues(float (*sums)[4], int reading, wide *empty) {
+__device__ __forceinline__ void finishValues(float (*sums)[4], int reading, u64 *empty) {
     wgmmaWait<0>();
     fenceAccumulators<HEAD_WIDTH / 8>(sums);
     if (reading >= 0 && threadIdx.x % 32 == 0) barrierArrive(&empty[reading]);
@@ -229,7 +227,7 @@ __device__ __forceinline__ void rescale(float (*sums)[4], const float *factor) {
 
 // Computes a work unit. number: of its first stage, counted over all work units of this thread block
 __device__ __forceinline__ void computeUnit(const Work &work, const half16 *queries, float scale, half16 *out,
-        int splits, float *parts, int *finished, word base, wide *full, wide *empty, int &number) {
+        int splits, float *parts, int *finished, word base, u64 *full, u64 *empty, int &number) {
     const Tile &tile = work.tile;
     const ContextPart &mine = work.context;
     int q = threadIdx.x % 4;
@@ -321,7 +319,7 @@ extern "C" __global__ void __maxnreg__(160) prefill_attention(const half16 *quer
         const int *tables, const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits,
         float *parts, int *finished, int tileCount, const int *header) {
     extern __shared__ __align__(1024) char ring[];
-    __shared__ wide full[STAGES], empty[STAGES];
+    __shared__ u64 full[STAGES], empty[STAGES];
     if (!header) dependentsLaunch();
     dependencyWait();
     if (header) dependentsLaunch();
@@ -331,13 +329,13 @@ extern "C" __global__ void __maxnreg__(160) prefill_attention(const half16 *quer
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrierInit(&full[i], STAGING_THREADS);
-            barrierInit(&empty[i], ATTENTION_THREADS / 32);
+            barrierInit(&empty[i], PREFILL_THREADS / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
     Work work(tiles, tileCount, splits, working);
-    if (threadIdx.x >= ATTENTION_THREADS) {
+    if (threadIdx.x >= PREFILL_THREADS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 96;");
         Stager(blocks, tables, work, poolBlocks, stagingShift).run(ring, full, empty);
         return;

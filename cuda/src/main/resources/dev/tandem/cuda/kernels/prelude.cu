@@ -1,32 +1,32 @@
-// Joined in front of every kernel source. Defines given by ModelShape.java:
+// Prepended to every kernel source. ModelShape.java passes these defines:
 //   BF16        1: bfloat16 storage, 0: float16
-//   LAYERS      of the model
-//   HIDDEN      width of the residual stream, a multiple of 32; HIDDEN_REAL of it are the model's
+//   LAYERS      layers of the model
+//   HIDDEN      width of the residual stream, padded with zeros to a multiple of 32; HIDDEN_REAL: without padding
 //   HEADS, KV_HEADS, GROUP = HEADS / KV_HEADS
-//   HEAD_DIM    the model's head size; HEAD_WIDTH: as stored, a multiple of 32, the rest is zero
+//   HEAD_DIM    head size of the model; HEAD_WIDTH: padded with zeros to a multiple of 32
 //   INTERMEDIATE, VOCABULARY (rows of the output head; VOCABULARY_REAL of them are tokens)
-// Constants that launches share with the kernels are defines too; KernelConstants.java explains each.
+// Constants that launches and kernels share are defines too: KernelConstants.java explains each.
 // All matrices are row-major. A KV block holds BLOCK_TOKENS tokens of every layer, in LAYERS layer blocks:
 //   [LAYERS] [KV_HEADS] { K [tokens][HEAD_WIDTH], V [token pairs][HEAD_WIDTH][2] }
 // Kernels of one layer receive the address of that layer's part of block 0.
-// V of tokens that are not written yet is zero: attention multiplies it by a weight of zero, and 0 * NaN is NaN. Each
-// kernel that writes a block clears it: rope_store and move_in. K of such tokens may be anything: their scores are
-// replaced, not multiplied.
+// V of tokens that are not written yet is zero, because attention multiplies it by a weight of zero, and 0 * NaN is
+// NaN. The kernels that write blocks ensure this: rope_store and move_in. K of such tokens may be anything, because
+// attention replaces their scores.
 #define QKV_WIDTH ((HEADS + 2 * KV_HEADS) * HEAD_WIDTH)
 #define KV_TILE (BLOCK_TOKENS * HEAD_WIDTH)
 #define LAYER_BLOCK (2 * KV_HEADS * KV_TILE) // values
-#define EIGHT_HEADS ((GROUP + 7) / 8)
+#define HEAD_TILES ((GROUP + 7) / 8)
 #define INFINITE __int_as_float(0x7f800000)
 
 typedef unsigned short half16;
 typedef unsigned int word;
-typedef unsigned long long wide;
+typedef unsigned long long u64;
 
 // For stress tests, with -DSTRESS_DELAY=seed: at a call, one warp in four sleeps for up to 32 microseconds. Calls stand
 // around each flag that another thread block, another kernel or the CPU waits for. Without the define it is empty.
 #ifdef STRESS_DELAY
 __device__ __forceinline__ void stressDelay() {
-    wide x = (wide)clock64() ^ (wide)STRESS_DELAY << 32;
+    u64 x = (u64)clock64() ^ (u64)STRESS_DELAY << 32;
     x += blockIdx.x * 0x9e3779b97f4a7c15ull + threadIdx.x / 32 * 0x94d049bb133111ebull;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
     x ^= x >> 31;
@@ -156,7 +156,7 @@ __device__ __forceinline__ float warpSum(float v) {
     return v;
 }
 
-__device__ __forceinline__ wide mixed(wide x) {
+__device__ __forceinline__ u64 mix64(u64 x) {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ x >> 27) * 0x94d049bb133111ebull;
     return x ^ x >> 31;
@@ -176,12 +176,12 @@ __device__ __forceinline__ float blockSum(float v) {
 
 // Host KV blocks: HOST_TOKENS tokens of every KV head of one layer,
 //   [KV_HEADS] { K [KEY_ROWS pairs of dims][tokens][2], V [pairs of tokens][HEAD_DIM][2] }
-#define KEY_ROWS ((HEAD_DIM / 2 + 15) / 16 * 16)
+#define KEY_ROWS ((HEAD_DIM / 2 + KEY_ROW_STEP - 1) / KEY_ROW_STEP * KEY_ROW_STEP)
 #define HOST_KEY_WORDS (KEY_ROWS * HOST_TOKENS)
 #define HOST_HEAD_WORDS (HOST_KEY_WORDS + HOST_TOKENS / 2 * HEAD_DIM)
 
-// Where a layer's part of a block lies. Numbers from poolBlocks on name layer blocks instead of blocks: these hold the KV
-// of offloaded prefills in transit, and `stagingShift` makes the number relative to this layer.
+// Address of a layer's part of a block. Numbers from poolBlocks on are those of layer blocks, not of blocks: they hold
+// the KV of prefills that are being offloaded. stagingShift makes such a number relative to this layer.
 __device__ __forceinline__ const half16 *layerBlock(const half16 *blocks, int id, int poolBlocks, int stagingShift) {
     return blocks + (id < poolBlocks ? (long)id * LAYERS : (long)(id + stagingShift)) * LAYER_BLOCK;
 }
@@ -204,51 +204,52 @@ struct HostTokens {
     int *slotMaps;            // [layers + 1][MAX_SLOTS] host token or -1
     half16 *outgoing;         // [host tokens][HEADS + 2 KV_HEADS][HEAD_DIM] q, k and v to send to the host
     half16 *incoming;         // [host tokens][HEADS][HEAD_DIM] attention output received from the host
-    wide *sendQueue;          // ring of (number + 1) << 24 | layer << 16 | host token
-    wide *returnQueues;       // [layers] rings of (number + 1) << 16 | host token
-    wide *returned;           // [layers] number of entries of returnQueues that slots have taken
-    wide *arrived;            // [layers] number of entries written to returnQueues
+    u64 *sendQueue;           // ring of (number + 1) << 24 | layer << 16 | host token
+    u64 *returnQueues;        // [layers] rings of (number + 1) << 16 | host token
+    u64 *returned;            // [layers] number of entries of returnQueues that slots have taken
+    u64 *arrived;             // [layers] number of entries written to returnQueues
     // [4] numbers of entries written to sendQueue, of those sent, and of results received; 1 in the last layer's
     // attention, 0 in the embedding
-    wide *sendCounters;
+    u64 *sendCounters;
     // the next four are pinned host memory
-    volatile wide *tasks;     // ring of (number + 1) << 24 | layer << 16 | host token
-    volatile wide *ready;     // ring of results, with the same entries
+    volatile u64 *tasks;      // ring of (number + 1) << 24 | layer << 16 | host token
+    volatile u64 *ready;      // ring of results, with the same entries
     half16 *sent;             // [host tokens][HEADS + 2 KV_HEADS][HEAD_DIM]
     const half16 *results;    // [host tokens][HEADS][HEAD_DIM]
     int ringMask;             // entries of each ring, minus 1
-    wide *stamps;             // [layers + 1] start of each layer's attention and of `report`, in nanoseconds
+    u64 *stamps;              // [layers + 1] start of each layer's attention and of `report`, in nanoseconds
     // pinned host memory of same-layer tokens: `rope_store` or `send_host_tokens` pushes their tasks, and
     // `receive_host_tokens` waits for their results
-    volatile wide *sameLayerTasks; // ring of (number + 1) << 24 | layer << 16 | host token
-    volatile wide *completed; // [host tokens] number + 1 of the last completed same-layer task
-    // not 0: no results will come; 1: set by the host or `receive_host_tokens`, 2: by the transfer kernel
+    volatile u64 *sameLayerTasks; // ring of (number + 1) << 24 | layer << 16 | host token
+    volatile u64 *completed;  // [host tokens] number + 1 of the last completed same-layer task
+    // not 0: no results will come; ABORTED: set by the host or `receive_host_tokens`, ABORTED_BY_TRANSFER: by
+    // `transfer`
     volatile int *aborted;
     // [2 sub-batches][layers][2] start and end of the wait of `receive_host_tokens`, in nanoseconds
-    wide *waits;
-    wide timeout;             // max nanoseconds that `receive_host_tokens` waits for a host token
+    u64 *waits;
+    u64 timeout;              // max nanoseconds that `receive_host_tokens` waits for a host token
     int *sentWarps;           // [host tokens] number of warps of `rope_store` that have sent their part
-    wide transferTimeout;     // max nanoseconds that `transfer` waits for the end of its step
+    u64 transferTimeout;      // max nanoseconds that `transfer` waits for the end of its step
 };
 static_assert(sizeof(HostTokens) == 192, "HostLinkMemory.java writes this struct");
 
 // The same-layer tokens of a sub-batch, from its header: `count` rows that begin at `first`. The first task of a layer
 // has number base + layer * all + offset. `all` counts the same-layer tokens of all sub-batches of the step.
-struct BatchHostTokens { int first, count, all, offset; wide base; };
+struct BatchHostTokens { int first, count, all, offset; u64 base; };
 static_assert(sizeof(BatchHostTokens) == 24, "StepBuffer.java writes this struct");
 __device__ __forceinline__ const BatchHostTokens *batchHostTokens(const int *header) {
-    return (const BatchHostTokens *)(header + 8);
+    return (const BatchHostTokens *)(header + HEADER_HOST_TOKENS);
 }
 __device__ __forceinline__ void pushSameLayerTask(const HostTokens *hostTokens, const BatchHostTokens *rows, int i,
         int hostToken, int layer) {
-    wide number = rows->base + (wide)layer * rows->all + rows->offset + i;
-    hostTokens->sameLayerTasks[number & hostTokens->ringMask] = (number + 1) << 24 | (wide)layer << 16 | hostToken;
+    u64 number = rows->base + (u64)layer * rows->all + rows->offset + i;
+    hostTokens->sameLayerTasks[number & hostTokens->ringMask] = (number + 1) << 24 | (u64)layer << 16 | hostToken;
 }
 // The same-layer token of a row, which its KV slot encodes as -2 - index; -1 if it has none.
 __device__ __forceinline__ int sameLayerToken(int slot) { return slot < -1 ? -2 - slot : -1; }
 
-__device__ __forceinline__ wide nanos() {
-    wide t;
+__device__ __forceinline__ u64 nanos() {
+    u64 t;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
     return t;
 }
@@ -275,7 +276,7 @@ __device__ __forceinline__ void acquireDevice() { asm volatile("fence.acq_rel.gp
 // No kernel waits for the transfers of in-flight tokens. Loads that a lane of receiveToken has under way at a time:
 #define LOADS_AT_ONCE 8
 
-__device__ __forceinline__ void sendToken(HostTokens *hostTokens, wide number, wide entry) {
+__device__ __forceinline__ void sendToken(HostTokens *hostTokens, u64 number, u64 entry) {
     const int EIGHTS = (HEADS + 2 * KV_HEADS) * HEAD_DIM / 8;
     int lane = threadIdx.x % 32;
     const uint4 *from = (const uint4 *)(hostTokens->outgoing + (size_t)(entry & 0xffff) * EIGHTS * 8);
@@ -313,8 +314,8 @@ __device__ __forceinline__ void receiveToken(HostTokens *hostTokens, int layer, 
     __threadfence();
     __syncwarp();
     if (lane == 0) {
-        wide number = atomicAdd(&hostTokens->arrived[layer], 1ull);
-        *(volatile wide *)&hostTokens->returnQueues[(size_t)layer * (hostTokens->ringMask + 1)
+        u64 number = atomicAdd(&hostTokens->arrived[layer], 1ull);
+        *(volatile u64 *)&hostTokens->returnQueues[(size_t)layer * (hostTokens->ringMask + 1)
                 + (number & hostTokens->ringMask)] = (number + 1) << 16 | hostToken;
     }
 }
@@ -322,13 +323,13 @@ __device__ __forceinline__ void receiveToken(HostTokens *hostTokens, int layer, 
 // Sends and receives the host tokens whose entries are in the rings, at most 32 * BLOCK_WARPS each way. A thread block
 // of BLOCK_WARPS warps calls it.
 template <int BLOCK_WARPS>
-__device__ __forceinline__ void transferTokens(HostTokens *hostTokens, wide &sent, wide &received) {
+__device__ __forceinline__ void transferTokens(HostTokens *hostTokens, u64 &sent, u64 &received) {
     __shared__ int sendCount, receiveCount;
-    __shared__ wide toSend[BLOCK_WARPS * 32], toReceive[BLOCK_WARPS * 32];
+    __shared__ u64 toSend[BLOCK_WARPS * 32], toReceive[BLOCK_WARPS * 32];
     int warp = threadIdx.x / 32;
-    wide entry = hostTokens->ready[(received + threadIdx.x) & hostTokens->ringMask];
+    u64 entry = hostTokens->ready[(received + threadIdx.x) & hostTokens->ringMask];
     // decode attention may append entries at the same time, so each thread reads its entry once
-    wide sending = *(volatile wide *)&hostTokens->sendQueue[(sent + threadIdx.x) & hostTokens->ringMask];
+    u64 sending = *(volatile u64 *)&hostTokens->sendQueue[(sent + threadIdx.x) & hostTokens->ringMask];
     __syncthreads();
     if (threadIdx.x == 0) sendCount = receiveCount = BLOCK_WARPS * 32;
     __syncthreads();

@@ -13,25 +13,25 @@
 
 // N adjacent values that a thread loads or stores together
 template <int N> struct alignas(N >= 4 ? 16 : 4 * N) Floats {
-    float of[N];
+    float values[N];
     __device__ __forceinline__ void operator+=(const Floats &v) {
 #pragma unroll
-        for (int i = 0; i < N; i++) of[i] += v.of[i];
+        for (int i = 0; i < N; i++) values[i] += v.values[i];
     }
 };
-template <int N> struct alignas(2 * N) Halves { word of[N / 2]; };
+template <int N> struct alignas(2 * N) Halves { word values[N / 2]; };
 template <int N> __device__ __forceinline__ Halves<N> narrowed(const Floats<N> &v) {
     Halves<N> r;
 #pragma unroll
-    for (int i = 0; i < N; i += 2) r.of[i / 2] = pack(v.of[i], v.of[i + 1]);
+    for (int i = 0; i < N; i += 2) r.values[i / 2] = pack(v.values[i], v.values[i + 1]);
     return r;
 }
 template <int N> __device__ __forceinline__ Floats<N> widened(const Halves<N> &v) {
     Floats<N> r;
 #pragma unroll
     for (int i = 0; i < N; i += 2) {
-        r.of[i] = low(v.of[i / 2]);
-        r.of[i + 1] = high(v.of[i / 2]);
+        r.values[i] = low(v.values[i / 2]);
+        r.values[i + 1] = high(v.values[i / 2]);
     }
     return r;
 }
@@ -51,7 +51,7 @@ extern "C" __global__ void embed(const int *tokens, const int *sampled, const in
     if (row >= firstSlot) {
         int slot = row - firstSlot, hostToken = admitted[slot];
         if (threadIdx.x == 0) hostTokens->slotMaps[slot] = hostToken;
-        if (threadIdx.x == 0 && slot == 0) *(volatile wide *)(hostTokens->sendCounters + 3) = 0;
+        if (threadIdx.x == 0 && slot == 0) *(volatile u64 *)(hostTokens->sendCounters + 3) = 0;
         for (int i = threadIdx.x; i < HIDDEN; i += blockDim.x) to[i] = 0;
         if (hostToken < 0) return;
         to = hostTokens->residual + (size_t)hostToken * HIDDEN;
@@ -144,7 +144,7 @@ __device__ __forceinline__ void addNorm(float *residual, const float *partials, 
             mine[i] = v[j];
         }
 #pragma unroll
-        for (int k = 0; k < VALUES; k++) squares += v[j].of[k] * v[j].of[k];
+        for (int k = 0; k < VALUES; k++) squares += v[j].values[k] * v[j].values[k];
     }
     squares = blockSum(squares);
 #if __CUDA_ARCH__ >= 900
@@ -156,7 +156,7 @@ __device__ __forceinline__ void addNorm(float *residual, const float *partials, 
         int i = begin + threadIdx.x + j * THREADS;
         if (i >= end) break;
 #pragma unroll
-        for (int k = 0; k < VALUES; k++) v[j].of[k] *= scale * w[j].of[k];
+        for (int k = 0; k < VALUES; k++) v[j].values[k] *= scale * w[j].values[k];
         ((Halves<VALUES> *)(out + (size_t)place * HIDDEN))[i] = narrowed(v[j]);
     }
 }
@@ -174,21 +174,21 @@ __device__ __forceinline__ void addNorm(float *residual, const float *partials, 
 // With 1024 threads a thread has 64 registers. In rows of more than 4096 values it has two quads of values, and room
 // for the partials of 4 splits instead of 8.
 #define FEW_PARTIALS (HIDDEN > 4096 ? 4 : 8)
-ADD_NORM(add_norm_few, , 1, 1024, 4, FEW_PARTIALS, 1)
+ADD_NORM(add_norm_few, , 1, NORM_THREADS, 4, FEW_PARTIALS, 1)
 #if __CUDA_ARCH__ >= 900
-ADD_NORM(add_norm, __cluster_dims__(1, 2, 1), 2, 512, 4, 1, 8)
+ADD_NORM(add_norm, __cluster_dims__(1, 2, 1), 2, NORM_THREADS / 2, 4, 1, 8)
 #else
-ADD_NORM(add_norm, , 1, 1024, 4, 1, 8)
+ADD_NORM(add_norm, , 1, NORM_THREADS, 4, 1, 8)
 #endif
-ADD_NORM(add_norm_many, , 1, 256, 8, 1, 1)
+ADD_NORM(add_norm_many, , 1, NORM_MANY_THREADS, 8, 1, 1)
 
 // Moves the rows that are sampled to the front of residual [rows][HIDDEN] and attended [rows][HEADS][HEAD_WIDTH]: row i
 // becomes row rowMap[i]. The other rows need nothing of the last layer but their K and V.
 // It works in place, because rowMap ascends and rowMap[i] >= i. A thread moves 16 bytes of each row, ROWS_AT_ONCE rows
 // at a time, which its registers hold.
 #define ROWS_AT_ONCE 16
-extern "C" __global__ void __launch_bounds__(128) compact_rows(float *residual, half16 *attended, const int *rowMap,
-        int count) {
+extern "C" __global__ void __launch_bounds__(COMPACT_ROWS_THREADS) compact_rows(float *residual, half16 *attended,
+        const int *rowMap, int count) {
     dependentsLaunch();
     dependencyWait();
     const int RESIDUAL = HIDDEN / 4, ATTENDED = HEADS * HEAD_WIDTH / 8;
@@ -211,13 +211,13 @@ extern "C" __global__ void __launch_bounds__(128) compact_rows(float *residual, 
 __device__ __noinline__ void chooseReturningTokens(const HostTokens *hostTokens, int layer, int slots) {
     int lane = threadIdx.x % 32;
     stressDelay();
-    wide taken = hostTokens->returned[layer];
+    u64 taken = hostTokens->returned[layer];
     int returned = 0;
     bool more = true;
     for (int from = 0; from < slots; from += 32) {
         int slot = from + lane;
-        const volatile wide *ring = hostTokens->returnQueues + (size_t)layer * (hostTokens->ringMask + 1);
-        wide entry = more && slot < slots ? ring[(taken + slot) & hostTokens->ringMask] : 0;
+        const volatile u64 *ring = hostTokens->returnQueues + (size_t)layer * (hostTokens->ringMask + 1);
+        u64 entry = more && slot < slots ? ring[(taken + slot) & hostTokens->ringMask] : 0;
         word ready = __ballot_sync(~0u, entry >> 16 == taken + slot + 1);
         int count = ready == ~0u ? 32 : __ffs(~ready) - 1;
         if (slot < slots)
@@ -284,11 +284,11 @@ __device__ __forceinline__ void storeHead(half16 *head, int lane, int width, con
 template <int EVEN, int ODD>
 __device__ __forceinline__ void storeTokens(half16 *pair, int lane, const Pair &even, const Pair &odd) {
     auto store = [&](int d, const Rotated &a, const Rotated &b) {
-        struct alignas(ROTATED == 2 ? 8 : 16) Both { word of[ROTATED]; } r;
+        struct alignas(ROTATED == 2 ? 8 : 16) Both { word values[ROTATED]; } r;
 #pragma unroll
         for (int i = 0; i < ROTATED; i++) {
-            if (EVEN && ODD) r.of[i] = pack(a.of[i], b.of[i]);
-            else pair[(d + i) * 2 + ODD] = narrow(EVEN ? a.of[i] : b.of[i]);
+            if (EVEN && ODD) r.values[i] = pack(a.values[i], b.values[i]);
+            else pair[(d + i) * 2 + ODD] = narrow(EVEN ? a.values[i] : b.values[i]);
         }
         if (EVEN && ODD) *(Both *)(pair + d * 2) = r;
     };
@@ -321,14 +321,14 @@ __device__ __forceinline__ void finishSending(const HostTokens *hostTokens, cons
 // so do those of same-layer tokens (slot < -1). A block interleaves V of two tokens: if the next row is the second of
 // the pair, a thread stores both.
 // V of the block's later tokens becomes zero, whatever the block held before, because attention multiplies it by zero.
-// HEAD_LANES threads per head; grid (rows, heads * HEAD_LANES / 128). With slots, one more row of thread blocks chooses
-// the tokens that return at this layer.
-extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partials, int splits, int partialRows,
-        const half16 *product, const float *bias, const float *queryNorm, const float *keyNorm, float epsilon,
-        const float2 *angles, const int *slots, half16 *queries, half16 *blocks, int poolBlocks, int stagingShift,
-        int firstSlot, const HostTokens *hostTokens, int layer, int rows, const int *header) {
+// HEAD_LANES threads per head; grid (rows, heads * HEAD_LANES / ROPE_THREADS). With slots, one more row of thread
+// blocks chooses the tokens that return at this layer.
+extern "C" __global__ void __launch_bounds__(ROPE_THREADS) rope_store(const float *partials, int splits,
+        int partialRows, const half16 *product, const float *bias, const float *queryNorm, const float *keyNorm,
+        float epsilon, const float2 *angles, const int *slots, half16 *queries, half16 *blocks, int poolBlocks,
+        int stagingShift, int firstSlot, const HostTokens *hostTokens, int layer, int rows, const int *header) {
     dependentsLaunch();
-    int row = blockIdx.x, thread = blockIdx.y * 128 + threadIdx.x, head = thread / HEAD_LANES,
+    int row = blockIdx.x, thread = blockIdx.y * ROPE_THREADS + threadIdx.x, head = thread / HEAD_LANES,
             lane = thread % HEAD_LANES;
     // the transfer kernel writes what this reads, so it need not wait for the GEMM
     if (row == rows && thread < 32) chooseReturningTokens(hostTokens, layer, rows - firstSlot);
@@ -362,7 +362,7 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
         float squares = 0;
 #pragma unroll
         for (int i = 0; i < ROTATED; i++)
-            squares += mine.first.of[i] * mine.first.of[i] + mine.second.of[i] * mine.second.of[i];
+            squares += mine.first.values[i] * mine.first.values[i] + mine.second.values[i] * mine.second.values[i];
         word lanes = (word)((1ull << HEAD_LANES) - 1) << (threadIdx.x % 32 / HEAD_LANES * HEAD_LANES);
 #pragma unroll
         for (int i = HEAD_LANES / 2; i; i >>= 1) squares += __shfl_xor_sync(lanes, squares, i);
@@ -370,8 +370,8 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
 #pragma unroll
         for (int i = 0; i < ROTATED; i++)
             if (real) {
-                mine.first.of[i] *= scale * norm[lane * ROTATED + i];
-                mine.second.of[i] *= scale * norm[HALF_HEAD + lane * ROTATED + i];
+                mine.first.values[i] *= scale * norm[lane * ROTATED + i];
+                mine.second.values[i] *= scale * norm[HALF_HEAD + lane * ROTATED + i];
             }
     }
     if (real && (isQuery || isKey)) {
@@ -380,9 +380,9 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
 #pragma unroll
         for (int i = 0; i < ROTATED; i++) {
             float2 rotation = rotations[i];
-            float a = mine.first.of[i], b = mine.second.of[i];
-            mine.first.of[i] = a * rotation.x - b * rotation.y;
-            mine.second.of[i] = b * rotation.x + a * rotation.y;
+            float a = mine.first.values[i], b = mine.second.values[i];
+            mine.first.values[i] = a * rotation.x - b * rotation.y;
+            mine.second.values[i] = b * rotation.x + a * rotation.y;
         }
     }
     int host = hostToken >= 0 ? hostToken : sameLayerToken(slot);
@@ -414,7 +414,7 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
 
 // out [rows][INTERMEDIATE] = silu(gate) * up, from the GEMM's result [rows][2 INTERMEDIATE]. A thread computes 8
 // values.
-extern "C" __global__ void __launch_bounds__(256) swiglu(const half16 *gateUp, half16 *out, int rows) {
+extern "C" __global__ void __launch_bounds__(SWIGLU_THREADS) swiglu(const half16 *gateUp, half16 *out, int rows) {
     dependentsLaunch();
     dependencyWait();
     long at = ((long)blockIdx.x * blockDim.x + threadIdx.x) * 8;
@@ -484,8 +484,9 @@ struct MovePart {
     }
 };
 
-// KV of `layers` layers from GPU blocks to host blocks. gpu and host point at the first layer; hostLayer is the number of
-// words to the next one, and hostBlock to the next host block. V of tokens that are not there is zero, and so are the rows that pad K.
+// Copies KV of `layers` layers from GPU blocks to host blocks. gpu and host point at the first layer. hostLayer is the
+// number of words to the next layer in `host`, and hostBlock to the next host block. In the host block, V of tokens
+// that the sequence does not have is zero, and so is the padding of K.
 extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_out(const word *gpu, word *host, long hostLayer,
         long hostBlock, const Moves *moves, int layers) {
     int count = moves->count;
@@ -515,8 +516,8 @@ extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_out(const word *
     }
 }
 
-// The other way. V of tokens that are not there becomes zero in the blocks of those that are: it is zero in the host
-// block, too.
+// Copies KV from host blocks to GPU blocks. V of tokens that the sequence does not have becomes zero in its last block,
+// as it is in the host block.
 extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_in(word *gpu, const word *host, long hostLayer,
         long hostBlock, const Moves *moves, int layers) {
     int count = moves->count;
@@ -549,25 +550,25 @@ extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_in(word *gpu, co
     }
 }
 
-// Whether KV arrives as it leaves, whatever the format: sums [moves][allLayers] over every value and its place in the
-// host block.
+// Checksums of copied KV: sums [moves][allLayers] over every value and its index in the host block. GPU and host
+// compute the same sum, although their formats differ.
 // gpu points at layer `first`; grid (any, layers)
 extern "C" __global__ void __launch_bounds__(256) sum_moved(const half16 *gpu, const Moves *moves,
-        int first, int allLayers, wide *sums) {
-    __shared__ wide warps[8];
+        int first, int allLayers, u64 *sums) {
+    __shared__ u64 warps[8];
     gpu += (size_t)blockIdx.y * LAYER_BLOCK;
     for (int i = blockIdx.x; i < moves->count; i += gridDim.x) {
         const Move *move = &moves->list[i];
         int tokens = move->tokens;
-        wide sum = 0;
+        u64 sum = 0;
         for (int at = threadIdx.x; at < 2 * KV_HEADS * tokens * HEAD_DIM; at += 256) {
             int dim = at % HEAD_DIM, token = at / HEAD_DIM % tokens, kind = at / HEAD_DIM / tokens,
                     here = token % BLOCK_TOKENS;
             const half16 *tile = gpu + ((size_t)move->gpu[token / BLOCK_TOKENS] * KV_HEADS + kind / 2) * 2 * KV_TILE;
             half16 value = kind % 2 ? tile[KV_TILE + (here / 2 * HEAD_WIDTH + dim) * 2 + here % 2]
                     : tile[here * HEAD_WIDTH + dim];
-            wide place = ((wide)kind * HOST_TOKENS + token) * HEAD_DIM + dim;
-            sum += mixed((place << 16 | value) * 0x9e3779b97f4a7c15ull);
+            u64 place = ((u64)kind * HOST_TOKENS + token) * HEAD_DIM + dim;
+            sum += mix64((place << 16 | value) * 0x9e3779b97f4a7c15ull);
         }
         for (int step = 16; step; step >>= 1) sum += __shfl_xor_sync(~0u, sum, step);
         __syncthreads();
@@ -582,10 +583,10 @@ extern "C" __global__ void __launch_bounds__(256) sum_moved(const half16 *gpu, c
 
 // Fills dummy weights [count / columns][columns] with random values centre - scale ... centre + scale that depend on
 // the seed only. Columns from `real` on become zero.
-extern "C" __global__ void random_fill(half16 *out, long count, int columns, int real, wide seed, float centre,
+extern "C" __global__ void random_fill(half16 *out, long count, int columns, int real, u64 seed, float centre,
         float scale) {
     for (long i = (long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (long)gridDim.x * blockDim.x) {
-        wide x = mixed(seed + (wide)i * 0x9e3779b97f4a7c15ull);
+        u64 x = mix64(seed + (u64)i * 0x9e3779b97f4a7c15ull);
         float uniform = (float)(x >> 40) * (2.f / 16777216.f) - 1;
         out[i] = i % columns < real ? narrow(centre + scale * uniform) : (half16)0;
     }

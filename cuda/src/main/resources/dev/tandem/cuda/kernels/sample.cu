@@ -17,11 +17,11 @@ __device__ __forceinline__ word key(float v) {
 
 // A token as (key of its logit, complement of its id): the larger candidate has the larger logit, or the lower id if
 // the logits are equal.
-__device__ __forceinline__ wide larger(wide a, wide b) { return a > b ? a : b; }
-__device__ __forceinline__ wide candidate(float v, int id) { return (wide)key(v) << 32 | (word)~id; }
+__device__ __forceinline__ u64 larger(u64 a, u64 b) { return a > b ? a : b; }
+__device__ __forceinline__ u64 candidate(float v, int id) { return (u64)key(v) << 32 | (word)~id; }
 
-__device__ __forceinline__ wide blockMax(wide v) {
-    __shared__ wide bests[32];
+__device__ __forceinline__ u64 blockMax(u64 v) {
+    __shared__ u64 bests[32];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
     for (int i = 16; i; i >>= 1) v = larger(v, __shfl_xor_sync(~0u, v, i));
     if (lane == 0) bests[warp] = v;
@@ -33,15 +33,16 @@ __device__ __forceinline__ wide blockMax(wide v) {
 }
 
 // tokens[row] = the lowest id of the largest logit, or -1 if a logit is NaN or infinite. grid (rows, ARGMAX_PARTS)
-extern "C" __global__ void __launch_bounds__(256) argmax(const float *logits, wide *parts, int *finished, int *tokens) {
+extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) argmax(const float *logits, u64 *parts, int *finished,
+        int *tokens) {
     dependencyWait();
     int row = blockIdx.x, part = blockIdx.y;
     const float4 *mine = (const float4 *)(logits + (size_t)row * VOCABULARY);
-    wide best = 0;
+    u64 best = 0;
     bool invalid = false;
     const int QUADS = VOCABULARY / 4;
     int from = (long)QUADS * part / ARGMAX_PARTS, to = (long)QUADS * (part + 1) / ARGMAX_PARTS;
-    for (int i = from + threadIdx.x; i < to; i += 256) {
+    for (int i = from + threadIdx.x; i < to; i += ARGMAX_THREADS) {
         float4 v = mine[i];
         float x[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
@@ -61,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(256) argmax(const float *logits, wi
         if (atomicAdd(&finished[row], 1) == ARGMAX_PARTS - 1) {
             finished[row] = 0;
             __threadfence();
-            const wide *all = parts + (size_t)row * ARGMAX_PARTS;
+            const u64 *all = parts + (size_t)row * ARGMAX_PARTS;
             for (int i = 0; i < ARGMAX_PARTS; i++) best = larger(best, __ldcg(all + i));
             for (int i = 0; i < ARGMAX_PARTS; i++) if (__ldcg(all + i) == ~0ull) best = ~0ull;
             tokens[row] = best == ~0ull ? -1 : (int)~(word)best;
@@ -72,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(256) argmax(const float *logits, wi
 // Returns the key at which the cumulative weight over descending keys reaches `target`. Radix select: histograms of the
 // key's upper 11, next 11 and last 10 bits. The whole thread block calls it.
 template <class Weight> __device__ word threshold(const float *logits, double target, Weight weight) {
-    __shared__ wide totals[BINS];   // in units of 2^-32: sums of integers do not depend on their order
+    __shared__ u64 totals[BINS];   // in units of 2^-32: sums of integers do not depend on their order
     __shared__ word chosen;
     __shared__ double remaining;
     word prefix = 0;
@@ -87,7 +88,7 @@ template <class Weight> __device__ word threshold(const float *logits, double ta
             word k = key(logits[i]);
             int above = level == 0 ? 0 : level == 1 ? 21 : 10;
             if (level == 0 || k >> above == prefix)
-                atomicAdd(&totals[k >> shift & (bins - 1)], (wide)(weight(logits[i]) * 4294967296.f));
+                atomicAdd(&totals[k >> shift & (bins - 1)], (u64)(weight(logits[i]) * 4294967296.f));
         }
         __syncthreads();
         if (threadIdx.x == 0) {
@@ -116,7 +117,8 @@ template <class Weight> __device__ word threshold(const float *logits, double ta
 
 // Adds biases and penalties to logits. rows [thread blocks] of (row, first entry, number of entries). A row has at most
 // one entry per token.
-extern "C" __global__ void __launch_bounds__(256) adjust(float *all, const int4 *rows, const Adjustment *entries) {
+extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) adjust(float *all, const int4 *rows,
+        const Adjustment *entries) {
     dependencyWait();
     int4 mine = rows[blockIdx.x];
     float *logits = all + (size_t)mine.x * VOCABULARY;
@@ -129,10 +131,10 @@ extern "C" __global__ void __launch_bounds__(256) adjust(float *all, const int4 
 }
 
 // Returns the largest candidate of a row below `limit`. The whole thread block calls it.
-__device__ wide maxBelow(const float *logits, wide limit) {
-    wide best = 0;
+__device__ u64 maxBelow(const float *logits, u64 limit) {
+    u64 best = 0;
     for (int i = threadIdx.x; i < VOCABULARY_REAL; i += blockDim.x) {
-        wide token = candidate(logits[i], i);
+        u64 token = candidate(logits[i], i);
         if (token < limit) best = larger(best, token);
     }
     return blockMax(best);
@@ -140,8 +142,8 @@ __device__ wide maxBelow(const float *logits, wide limit) {
 
 // Log-probabilities of the logits, to pinned host memory: out [rows] of { the sampled token's, MAX_LOGPROBS ids,
 // MAX_LOGPROBS log-probabilities }, of which d.logprobs - 1 are written. grid (draws, then slots, as in `sample`)
-extern "C" __global__ void __launch_bounds__(1024) logprobs(const float *all, const Draw *draws, const int *tokens,
-        int count, int firstSample, const HostTokens *hostTokens, int layers, float *out) {
+extern "C" __global__ void __launch_bounds__(SAMPLE_THREADS) logprobs(const float *all, const Draw *draws,
+        const int *tokens, int count, int firstSample, const HostTokens *hostTokens, int layers, float *out) {
     __shared__ double partial[32];
     dependencyWait();
     int hostToken = blockIdx.x < count ? -1 : inFlightToken(hostTokens, layers, blockIdx.x - count);
@@ -150,11 +152,11 @@ extern "C" __global__ void __launch_bounds__(1024) logprobs(const float *all, co
     int row = hostToken < 0 ? d->row : firstSample + blockIdx.x - count, wanted = d->logprobs;
     if (wanted == 0 || tokens[row] < 0) return;
     const float *logits = all + (size_t)row * VOCABULARY;
-    wide best = maxBelow(logits, ~0ull);
+    u64 best = maxBelow(logits, ~0ull);
     float top = logits[(int)~(word)best];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     double sum = 0;
-    for (int i = threadIdx.x; i < VOCABULARY_REAL; i += 1024) sum += expf(logits[i] - top);
+    for (int i = threadIdx.x; i < VOCABULARY_REAL; i += SAMPLE_THREADS) sum += expf(logits[i] - top);
     for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(~0u, sum, i);
     if (lane == 0) partial[warp] = sum;
     __syncthreads();
@@ -179,8 +181,8 @@ extern "C" __global__ void __launch_bounds__(1024) logprobs(const float *all, co
 // logits were not adjusted.
 // grid (draws, then slots): thread blocks from `count` on sample the in-flight tokens of the slots, from rows that
 // begin at firstSample.
-extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, const Draw *draws, int *tokens, int count,
-        int firstSample, const HostTokens *hostTokens, int layers) {
+extern "C" __global__ void __launch_bounds__(SAMPLE_THREADS) sample(const float *all, const Draw *draws, int *tokens,
+        int count, int firstSample, const HostTokens *hostTokens, int layers) {
     __shared__ double partial[32];
     dependencyWait();
     Draw d;
@@ -208,7 +210,8 @@ extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, cons
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     auto mass = [&](word from) {
         double sum = 0;
-        for (int i = threadIdx.x; i < VOCABULARY_REAL; i += 1024) if (key(logits[i]) >= from) sum += weight(logits[i]);
+        for (int i = threadIdx.x; i < VOCABULARY_REAL; i += SAMPLE_THREADS)
+            if (key(logits[i]) >= from) sum += weight(logits[i]);
         for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(~0u, sum, i);
         if (lane == 0) partial[warp] = sum;
         __syncthreads();
@@ -224,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, cons
         total = mass(lowest);
     }
     // each thread sums a range of ids; then the thread whose range contains the target searches it
-    const int RANGE = (VOCABULARY_REAL + 1023) / 1024;
+    const int RANGE = (VOCABULARY_REAL + SAMPLE_THREADS - 1) / SAMPLE_THREADS;
     int begin = threadIdx.x * RANGE, end = min(begin + RANGE, VOCABULARY_REAL);
     double own = 0;
     for (int i = begin; i < end; i++) if (key(logits[i]) >= lowest) own += weight(logits[i]);

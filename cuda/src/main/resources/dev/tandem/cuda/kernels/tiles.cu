@@ -1,14 +1,13 @@
 // Prepended to both kernels of prefill attention. A tile is up to TILE_TOKENS tokens of a chunk with all heads of one
-// group: 128 rows of (token, head). A thread computes two rows: 16 warp + lane / 4, and the one 8 further.
-#define TILE_TOKENS (128 / GROUP)
+// group: PREFILL_ROWS rows of (token, head). A thread computes two rows: 16 warp + lane / 4, and the one 8 further.
+#define TILE_TOKENS (PREFILL_ROWS / GROUP)
 
 // The tile's first batch row, its number of tokens, the position of its first token, and the index of its block table
 struct Tile { int row, rows, position, table; };
 
 // Split-KV: several thread blocks may compute a tile, each for part of its context. Each publishes its partial result,
 // and the last one to finish merges all of them in a fixed order.
-// parts [tiles][KV_HEADS][splits][PART_VALUES][256 threads]
-#define PART_VALUES (HEAD_WIDTH / 2 + 4)
+// parts [tiles][KV_HEADS][splits][PART_VALUES][PREFILL_THREADS]
 #define MIN_STAGES 2
 
 __device__ __forceinline__ void publishPartial(float *part, const float (*sums)[4], const float *maximum,
@@ -16,11 +15,11 @@ __device__ __forceinline__ void publishPartial(float *part, const float (*sums)[
 #pragma unroll
     for (int n = 0; n < HEAD_WIDTH / 8; n++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) part[(n * 4 + i) * 256 + threadIdx.x] = sums[n][i];
+        for (int i = 0; i < 4; i++) part[(n * 4 + i) * PREFILL_THREADS + threadIdx.x] = sums[n][i];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        part[(HEAD_WIDTH / 2 + h) * 256 + threadIdx.x] = maximum[h];
-        part[(HEAD_WIDTH / 2 + 2 + h) * 256 + threadIdx.x] = total[h];
+        part[(HEAD_WIDTH / 2 + h) * PREFILL_THREADS + threadIdx.x] = maximum[h];
+        part[(HEAD_WIDTH / 2 + 2 + h) * PREFILL_THREADS + threadIdx.x] = total[h];
     }
 }
 
@@ -29,20 +28,21 @@ __device__ __forceinline__ void mergePartial(const float *part, float (*sums)[4]
     float factor[2], otherFactor[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        float other = __ldcg(part + (HEAD_WIDTH / 2 + h) * 256 + threadIdx.x), top = fmaxf(maximum[h], other);
+        float other = __ldcg(part + (HEAD_WIDTH / 2 + h) * PREFILL_THREADS + threadIdx.x);
+        float top = fmaxf(maximum[h], other);
         float m = top == -INFINITE ? 0 : top;
         factor[h] = exp2Fast((maximum[h] - m) * scale);
         otherFactor[h] = exp2Fast((other - m) * scale);
         maximum[h] = top;
         total[h] = total[h] * factor[h]
-                + __ldcg(part + (HEAD_WIDTH / 2 + 2 + h) * 256 + threadIdx.x) * otherFactor[h];
+                + __ldcg(part + (HEAD_WIDTH / 2 + 2 + h) * PREFILL_THREADS + threadIdx.x) * otherFactor[h];
     }
 #pragma unroll
     for (int n = 0; n < HEAD_WIDTH / 8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             sums[n][i] = sums[n][i] * factor[i / 2]
-                    + __ldcg(part + (n * 4 + i) * 256 + threadIdx.x) * otherFactor[i / 2];
+                    + __ldcg(part + (n * 4 + i) * PREFILL_THREADS + threadIdx.x) * otherFactor[i / 2];
         }
 }
 
@@ -139,7 +139,9 @@ __device__ __forceinline__ void onlineSoftmax(float (*s)[4], bool masked, int at
     }
 }
 
-__device__ __forceinline__ void attentionBarrier() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+__device__ __forceinline__ void attentionBarrier() {
+    asm volatile("bar.sync 1, %0;" :: "n"(PREFILL_THREADS) : "memory");
+}
 
 // Publishes a thread block's partial result. Returns true in the last thread block of the tile, whose sums, maximum and
 // total are then those of the whole context. `last` is shared memory that has no other use meanwhile.
@@ -147,7 +149,7 @@ __device__ __forceinline__ void attentionBarrier() { asm volatile("bar.sync 1, 2
 // merges the accumulators in its registers, not four values of one head.
 __device__ __forceinline__ bool mergePartials(const ContextPart &context, int kvHead, int splits, float *parts,
         int *finished, float (*sums)[4], float *maximum, float *total, float scale, bool *last) {
-    const size_t PART = PART_VALUES * 256;
+    const size_t PART = PART_VALUES * PREFILL_THREADS;
     int pair = context.tile * KV_HEADS + kvHead;
     float *first = parts + (size_t)pair * splits * PART;
     publishPartial(first + context.part * PART, sums, maximum, total);

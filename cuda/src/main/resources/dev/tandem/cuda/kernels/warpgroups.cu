@@ -8,8 +8,8 @@
 
 // The matrix descriptor of a wgmma operand in shared memory. Rows have 128 bytes and are swizzled. The next eight rows
 // are 1,024 bytes further. If wgmma sums over rows, the next 64 columns are `leading` bytes further.
-__device__ __forceinline__ wide matrixDescriptor(word at, int leading) {
-    return (wide)(at >> 4) | (wide)(leading >> 4) << 16 | (wide)(1024 >> 4) << 32 | 1ull << 62;
+__device__ __forceinline__ u64 matrixDescriptor(word at, int leading) {
+    return (u64)(at >> 4) | (u64)(leading >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
 }
 
 // Operand lists for the accumulators of wgmma: sixteen per macro

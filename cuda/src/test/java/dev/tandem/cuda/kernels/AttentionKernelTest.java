@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cuda.device.DeviceBuffer;
-import dev.tandem.cuda.forward.ForwardBuffers;
 import dev.tandem.cuda.forward.SmPartition;
 import dev.tandem.cuda.step.StepBuffer;
 import dev.tandem.cuda.step.StepLayout;
@@ -30,7 +29,7 @@ public class AttentionKernelTest {
         return KernelTest.shapes();
     }
 
-    /** Where the first layer of a block has a KV head. */
+    /** Index of a KV head in the first layer of a block, in 16-bit elements. */
     private static int head(ModelShape shape, int block, int head) {
         int layerBlock = block * shape.config().layers();
         return (layerBlock * shape.config().kvHeads() + head) * 2 * ModelShape.BLOCK_TOKENS * shape.headWidth();
@@ -361,7 +360,7 @@ public class AttentionKernelTest {
                         assertThat(IntStream.concat(
                                                 Arrays.stream(rig.ints(partial, (int) (4 * quads))),
                                                 Arrays.stream(rig.ints(sums, (int) (2 * quads))))
-                                        .allMatch(word -> word == ForwardBuffers.UNPUBLISHED))
+                                        .allMatch(word -> word == KernelConstants.UNPUBLISHED))
                                 .as("all partial results have been merged and reset")
                                 .isTrue();
                     }
@@ -411,8 +410,8 @@ public class AttentionKernelTest {
                             * step.tileCount()
                             * shape.config().kvHeads()
                             * splits
-                            * 256
-                            * (shape.headWidth() / 2 + 4));
+                            * KernelConstants.PREFILL_THREADS
+                            * shape.partialValues());
                     DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
                     rig.kernels.prefillAttention.launch(
                             rig.stream,
@@ -495,7 +494,8 @@ public class AttentionKernelTest {
                 int parts = SmPartition.MAX_PARTIALS;
                 DeviceBuffer queries = rig.putHalves(q);
                 DeviceBuffer cache = rig.putHalves(pool.values);
-                DeviceBuffer promptParts = rig.poisoned(4L * parts * 256 * (shape.headWidth() / 2 + 4));
+                DeviceBuffer promptParts =
+                        rig.poisoned(4L * parts * KernelConstants.PREFILL_THREADS * shape.partialValues());
                 DeviceBuffer promptFinished = rig.zeros(4L * parts);
                 long quads = (long) partition.attentionBlocks() * shape.config().group() * shape.headWidth() / 4;
                 DeviceBuffer partial = rig.poisoned(16 * quads);

@@ -107,20 +107,20 @@ class KernelCompilationTest {
     }
 
     @Test
-    void everySpecialisationFitsIntoTheMeasuredGpuWithoutSpilling() {
+    void everyKernelFitsTheMeasuredGpuWithoutSpilling() {
         compileAndCheck(targets(MEASURED, true));
     }
 
     @ParameterizedTest
     @MethodSource("extremes")
-    void largestShapesFitIntoTheOldestAndTheNewestGpu(int capability) {
+    void kernelsOfTheLargestShapesFitTheOldestAndTheNewestGpu(int capability) {
         compileAndCheck(targets(capability, false));
     }
 
     @Tag("slow")
     @ParameterizedTest
     @MethodSource("otherCapabilities")
-    void everySpecialisationFitsIntoItsGpuWithoutSpilling(int capability) {
+    void everyKernelFitsItsGpuWithoutSpilling(int capability) {
         compileAndCheck(targets(capability, FIRST.contains(capability)));
     }
 

@@ -125,8 +125,12 @@ class LargeSizesKernelTest {
                 step.upload(rig.stream);
                 DeviceBuffer finished = rig.zeros(4L * step.tileCount() * kvHeads);
                 for (int splits : new int[] {1, 8}) {
-                    DeviceBuffer parts =
-                            rig.poisoned(4L * step.tileCount() * kvHeads * splits * 256 * (shape.headWidth() / 2 + 4));
+                    DeviceBuffer parts = rig.poisoned(4L
+                            * step.tileCount()
+                            * kvHeads
+                            * splits
+                            * KernelConstants.PREFILL_THREADS
+                            * shape.partialValues());
                     DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
                     rig.kernels.prefillAttention.launch(
                             rig.stream,

@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Test;
 
 class StepBufferTest {
     @Test
-    void theInputsOfSuccessiveStepsAreInHalvesThatTakeTurns() {
+    void successiveStepsUseAlternateHalvesOfTheInputBuffer() {
         FakeDriver fake = new FakeDriver();
         Device device = new Device(fake.driver(), 0, 0);
         Stream stream = device.stream("test");
