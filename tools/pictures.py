@@ -137,7 +137,8 @@ def throughput_by_kv():
     rows = lines("kv-capacity.jsonl")
     svg = Svg(760, 400, "Simulated throughput against KV capacity")
     svg.text(16, 24, "Simulated output throughput against GPU KV capacity, Llama-3.1-8B, 1000/400", "title")
-    svg.text(16, 42, "Profile of one H200 and 16 cores of its host; equal GPU memory, staging included", "small")
+    memory = "equal GPU memory, 144 blocks of it for staging in hybrid runs"
+    svg.text(16, 42, f"Profile of one H200 and 16 cores of its host; {memory}", "small")
     left, top, width, height, highest = 80, 60, 640, 270, 10000
     fewest, most_tokens = 800 * 16, 24000 * 16
 

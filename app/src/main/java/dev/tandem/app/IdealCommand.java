@@ -61,7 +61,7 @@ final class IdealCommand implements Callable<Integer> {
     @Option(
             names = "--gpu-kv",
             paramLabel = "SIZE",
-            description = "GPU memory for KV, staging included. Default: the preset's, or 0.95 of the GPU's memory less"
+            description = "GPU memory for KV. Default: the preset's, or 0.95 of the GPU's memory less"
                     + " the weights and 1 GB.")
     Optional<ByteSize> gpuKv = Optional.empty();
 

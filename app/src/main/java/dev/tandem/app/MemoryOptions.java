@@ -29,7 +29,7 @@ final class MemoryOptions {
             paramLabel = "SIZE",
             converter = ByteSize.Converter.class,
             description =
-                    "GPU memory for KV, staging of prefill offload included, for example 2GiB. Default: on a GPU, what"
+                    "GPU memory for KV, for example 2GiB. Prefill offload borrows from it. Default: on a GPU, what"
                             + " --gpu-memory-utilization leaves; on the CPU, a quarter of the machine's memory, at"
                             + " most 4GiB.")
     Optional<ByteSize> kvCacheMemory = Optional.empty();
@@ -37,9 +37,8 @@ final class MemoryOptions {
     @Option(
             names = "--num-gpu-blocks-override",
             paramLabel = "BLOCKS",
-            description =
-                    "GPU memory for KV in blocks of 16 tokens, staging included; wins over --kv-cache-memory. On the"
-                            + " CPU executor it sizes the pool that stands for the GPU. Default: not set.")
+            description = "GPU memory for KV in blocks of 16 tokens; wins over --kv-cache-memory. On the"
+                    + " CPU executor it sizes the pool that stands for the GPU. Default: not set.")
     Optional<Integer> gpuBlocks = Optional.empty();
 
     /** @throws ConfigurationException that names the option, its value and the remedy */

@@ -15,9 +15,8 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 /**
  * The real schedulers over measured profiles, in virtual time: what a change of a policy does to throughput shows here
- * before it shows on a machine. All strategies have equal GPU bytes, so staging costs a hybrid run 3 % of the blocks of
- * H200_26K even while nothing is offloaded. Bounds are some per cent below what was found when they were set. Each
- * simulation runs on one thread and shares nothing, so they run side by side.
+ * before it shows on a machine. All strategies have equal pools of GPU blocks. Bounds are some per cent below what was
+ * found when they were set. Each simulation runs on one thread and shares nothing, so they run side by side.
  */
 @Execution(ExecutionMode.CONCURRENT)
 class StrategiesPayTest {

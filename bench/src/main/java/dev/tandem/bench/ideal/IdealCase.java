@@ -38,9 +38,10 @@ public record IdealCase(
 
     /**
      * The case of a machine, with the placements of Tandem. Staging is the least that layer-wise offload needs: two
-     * layers of a prompt chunk.
+     * layers of a prompt chunk. It is kept free in all steps of a schedule with a host tier, whereas a step of Tandem
+     * borrows whole blocks only while it offloads prompts.
      *
-     * @param gpuKvBytes GPU bytes for KV, staging included; equal for the GPU alone
+     * @param gpuKvBytes GPU bytes for KV; equal for the GPU alone
      * @param hostKvBytes host bytes for KV
      */
     public static IdealCase of(
@@ -64,7 +65,7 @@ public record IdealCase(
      * The case of the machine of a profile, with the placements of Tandem. The profile says nothing of host reads
      * beside CPU attention's, which have their own rate.
      *
-     * @param gpuKvBytes GPU bytes for KV, staging included; equal for the GPU alone
+     * @param gpuKvBytes GPU bytes for KV; equal for the GPU alone
      * @param hostKvBytes host bytes for KV
      * @param kvBytesPerToken in all layers
      */

@@ -4,7 +4,7 @@ package dev.tandem.bench.ideal;
  * Memory for KV, in bytes.
  *
  * @param gpuBytes of the GPU, for everything that KV needs there
- * @param stagingBytes of them that a schedule with a host tier stages prompts' KV in
+ * @param stagingBytes of them that a schedule with a host tier keeps free, to stage the KV of prompts that it offloads
  * @param hostBytes of the host
  * @param bytesPerToken KV of one token in all layers
  */

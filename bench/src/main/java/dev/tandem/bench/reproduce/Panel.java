@@ -26,7 +26,7 @@ public record Panel(
      *
      * @param model name of a configuration among the resources
      * @param hardware name of a machine
-     * @param gpuBlocks KV blocks of 16 tokens in GPU memory, staging included: equal for all systems
+     * @param gpuBlocks KV blocks of 16 tokens in GPU memory: equal for all systems, whose staging comes out of them
      * @param hostBytes bytes of host KV
      * @param maxBatchTokens per step
      * @param maxRequests that run at the same time

@@ -86,22 +86,25 @@ record PanelEngine(Panel panel, ComparedSystem system, Fidelity fidelity, Profil
     }
 
     /**
-     * The executor's limits. All systems of a panel have the same bytes of GPU memory for KV: a hybrid keeps the KV of
-     * one layer of its blocks for the layer-wise offload, as NEO's artifact does, and so has L/(L + 1) of the blocks.
-     * The papers limit neither the host tokens per layer nor those in flight, and let them finish within a step.
+     * The executor's limits. All systems of a panel have the same bytes of GPU memory for KV. Under the papers'
+     * fidelities, a hybrid keeps the KV of one layer of its blocks for the layer-wise offload, as NEO's artifact does,
+     * and so has L/(L + 1) of the blocks. Under Tandem's it has all of them, and a step borrows free ones. The papers
+     * limit neither the host tokens per layer nor those in flight, and let them finish within a step.
      */
-    private ExecutorLimits limits(boolean hybrid) {
+    ExecutorLimits limits(boolean hybrid) {
         Setting setting = panel.setting();
         int layers = model.layers();
         long tokenBytes = (long) model.kvBytesPerToken();
         int hostBlocks = hybrid ? (int) (setting.hostBytes() / (tokenBytes * HOST_BLOCK_TOKENS)) : 0;
+        boolean borrows = hybrid && fidelity == Fidelity.TANDEM;
         boolean spread = deviations(system, fidelity).has(Deviation.SPREAD_HOST_TOKENS);
         return ExecutorLimits.builder()
                 .vocabulary(model.vocabulary())
                 .contextTokens(setting.maxBatchTokens())
                 .blockTokens(BLOCK_TOKENS)
                 .hostBlockTokens(HOST_BLOCK_TOKENS)
-                .gpuBlocks(hybrid ? setting.gpuBlocks() * layers / (layers + 1) : setting.gpuBlocks())
+                .gpuBlocks(hybrid && !borrows ? setting.gpuBlocks() * layers / (layers + 1) : setting.gpuBlocks())
+                .stagesPrefills(borrows)
                 .hostBlocks(hostBlocks)
                 .maxBatchTokens(setting.maxBatchTokens())
                 .layers(layers)

@@ -2,8 +2,12 @@ package dev.tandem.bench.reproduce;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.bench.hardware.Hardware;
+import dev.tandem.bench.hardware.ModelShape;
 import dev.tandem.bench.reproduce.Panel.ComparedSystem;
 import dev.tandem.bench.reproduce.Quantity.CurveName;
+import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.strategy.Fidelity;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -12,6 +16,8 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** Quantities of known curves, and the shapes of shortened figures. */
 class ReproductionTest {
@@ -117,6 +123,22 @@ class ReproductionTest {
 
         assertThat(curves.value(new Quantity.PeakOrder(List.of("g5.2xlarge", "g5.8xlarge"), "neo", "swiftllm")))
                 .isGreaterThan(1);
+    }
+
+    /** Of 54 blocks of 32 layers, 32/33 are 52. A prompt of 160 tokens borrows two blocks. */
+    @ParameterizedTest
+    @CsvSource({"PRINTED, 52, 0", "ARTIFACT, 52, 0", "TANDEM, 54, 2"})
+    void onlyUnderTheRulesOfAPaperIsStagingTakenFromThePool(Fidelity fidelity, int pool, int borrowed) {
+        Panel panel = Figure.of("neo", "fig6c").panels().getFirst();
+        String file = "models/" + panel.setting().model() + ".json";
+        ModelShape model = ModelShape.read(Figure.resource(file), file);
+        Profile profile = Hardware.named(panel.setting().hardware()).profile(model);
+        PanelEngine engine = PanelEngine.of(panel, panel.system("neo"), fidelity, profile, model);
+
+        assertThat(engine.limits(false).gpuBlocks()).isEqualTo(54);
+        ExecutorLimits limits = engine.limits(true);
+        assertThat(limits.gpuBlocks()).isEqualTo(pool);
+        assertThat(limits.staging().blocks(limits.staging().need(0, 160))).isEqualTo(borrowed);
     }
 
     @Test

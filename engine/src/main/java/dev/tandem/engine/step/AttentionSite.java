@@ -13,8 +13,8 @@ public enum AttentionSite {
     /**
      * The GPU computes a prompt whose KV goes to host blocks layer by layer (NEO §3.1, layer-wise swapping).
      *
-     * <p>It reads one layer's KV from a staging buffer on the GPU, from which the KV is copied to the host. The KV of
-     * the prompt's earlier chunks is first copied back into that buffer.
+     * <p>It reads one layer's KV from staging in GPU blocks, from which the KV is copied to the host. The KV of the
+     * prompt's earlier chunks is first copied back into that staging.
      */
     GPU_PREFILL_OFFLOAD(KvTier.HOST);
 
