@@ -250,6 +250,13 @@ public final class StrategySelector implements Policy {
             }
         }
         Arm arm = arms.get(selection.arm());
+        if (arm.beyondTarget().isPresent()
+                && !arm.beyondTarget().get().keepsTarget().test(state)) {
+            Arm.BeyondTarget other = arm.beyondTarget().get();
+            StepDraft draft = (inFlight ? other.returns() : other.policy()).draft(state, why);
+            why.because("in-flight tokens would wait longer than their target; %s", why.reason());
+            return new ArmDraft(draft, false);
+        }
         StepDraft draft = arm.policy().draft(state, why);
         boolean leavesPipeline = draft.shape() == Shape.ASYNC && !inFlight && pipelineStays < PIPELINE_STAYS;
         if (arm.instead().isEmpty() || !leavesPipeline) {
