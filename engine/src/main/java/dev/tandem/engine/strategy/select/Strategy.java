@@ -419,8 +419,11 @@ public enum Strategy {
     StrategySelector guarded(
             Options options, StepPredictor predictor, SelectorLimits limits, DoubleSupplier idealRatio) {
         CostModel cost = predictor.cost();
-        StrategySelector.Baseline baseline =
-                new StrategySelector.Baseline(gpuOnly(options), drain(options, cost), !allHost);
+        StrategySelector.Baseline baseline = new StrategySelector.Baseline(
+                gpuOnly(options),
+                drain(options, cost),
+                !allHost,
+                options.rules().defaultTargets().perTokenNanos() > 0);
         return selector(options, predictor, arms(options, cost), Optional.of(baseline), limits, idealRatio);
     }
 
