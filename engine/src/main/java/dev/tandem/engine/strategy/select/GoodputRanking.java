@@ -22,8 +22,11 @@ public record GoodputRanking(StepPredictor predictor, LatencyTargets defaultTarg
      * little: 0.01 and 0.3 give the same result in {@code OpenLoopTest}.
      */
     private static final double LATE_WEIGHT = 0.1;
-    /** Min tokens of a sequence on a tier before its time per token counts. */
-    private static final int MIN_TOKENS = 4;
+    /**
+     * Tokens that a sequence is given the time for when it enters a tier. A target is the mean of a request, and steps
+     * full of prompts make some of its tokens slow.
+     */
+    private static final int MIN_TOKENS = 32;
 
     @Override
     public Work work(StepDraft draft) {
@@ -70,7 +73,7 @@ public record GoodputRanking(StepPredictor predictor, LatencyTargets defaultTarg
             return false;
         }
         int tokens = sequence.tiers().tokensSinceEntry();
-        return tokens >= MIN_TOKENS && now - sequence.tiers().enteredNanos() > target * tokens;
+        return now - sequence.tiers().enteredNanos() > target * Math.max(tokens, MIN_TOKENS);
     }
 
     /** Counts how many tokens and prompt tokens of a step are late. */
