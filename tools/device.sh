@@ -116,7 +116,7 @@ for what in "$@"; do
       ;;
     soak)
       python3 tools/make_dummy_model.py \
-        app/src/main/resources/dev/tandem/app/presets/Llama-3.1-8B.json "$work/Llama-3.1-8B"
+        app/src/main/resources/dev/tandem/app/models/Llama-3.1-8B.json "$work/Llama-3.1-8B"
       "$tandem" serve "$work/Llama-3.1-8B" --load-format dummy --port 8123 --num-gpu-blocks-override 1650 \
         --host-kv 24GiB --max-num-seqs 512 --shadow-verification-rate 0.02 --kv-checksums \
         ${SOAK_OPTIONS:---strategy adaptive --no-guard} >>"$result/log" 2>&1 &

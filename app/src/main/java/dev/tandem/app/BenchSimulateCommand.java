@@ -5,19 +5,25 @@ import dev.tandem.bench.SimulatedRun;
 import dev.tandem.bench.Statistics;
 import dev.tandem.bench.TimingErrors;
 import dev.tandem.bench.Workload;
+import dev.tandem.bench.hardware.Hardware;
+import dev.tandem.bench.hardware.ModelShape;
+import dev.tandem.bench.ideal.Bounds;
 import dev.tandem.bench.load.Load;
 import dev.tandem.bench.load.LoadWindow;
 import dev.tandem.engine.clock.VirtualClock;
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.strategy.Deviation;
 import dev.tandem.model.Checkpoint;
+import dev.tandem.model.Checkpoint.LoadFormat;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.function.Function;
@@ -29,11 +35,15 @@ import picocli.CommandLine.Mixin;
 @Command(
         name = "simulate",
         mixinStandardHelpOptions = true,
-        description = "Predicts throughput on another machine from its profile: the real scheduler runs over an"
-                + " executor that only counts time. It is optimistic: copies over the link cost the GPU nothing, and"
-                + " only the CPU's queue makes results late.",
+        description = "Predicts throughput on another machine from its profile, or from a description of its hardware:"
+                + " the real scheduler runs over an executor that only counts time. It is optimistic: copies over the"
+                + " link cost the GPU nothing, and only the CPU's queue makes results late. --hardware without a preset"
+                + " sets what other options leave open: --kv-cache-memory to 0.95 of the GPU's memory, or the fraction"
+                + " of --gpu-memory-utilization, less the weights and 1 GB; --host-kv to the machine's, and"
+                + " --max-num-seqs to 1024.",
         footerHeading = "%nExamples:%n",
         footer = {
+            "  tandem bench simulate --hardware l4-16vcpu --model Llama-3.1-8B --tpot-target 160 --strategy adaptive",
             "  tandem bench simulate --profile my-profile.txt --preset h200-8sm-2req --workload osc --strategy neo",
             "  tandem bench simulate --profile my-profile.txt --preset h200-26k --strategy gpu-only,neo,apex",
             "  tandem bench simulate --profile my-profile.txt --preset h200-26k --requests 100 --json",
@@ -45,6 +55,9 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
 
     @Mixin
     WorkloadOptions workload = new WorkloadOptions();
+
+    @Mixin
+    HardwareOptions described = new HardwareOptions();
 
     @Mixin
     SimulationOptions simulation = new SimulationOptions();
@@ -79,14 +92,16 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
         simulation.check();
         load.check();
         report.check();
-        options.check();
-        Path file = simulation.profile(options);
-        Profile profile = Profile.parse(Files.readString(file), file.toString());
         options.gpu.device = "cuda";
+        options.check();
+        Optional<Hardware> machine = machine();
+        resolveModel(machine);
         try (Checkpoint checkpoint = EngineAssembly.open(options)) {
+            Profile profile = machine.isPresent() ? describe(machine.get()) : read(options.strategy.profile.get());
             ExecutorLimits limits = SimulationOptions.limits(options, checkpoint.config(), profile);
             Workload work = workload.workload(options.seed);
-            Simulator simulator = new Simulator(profile, limits, config(checkpoint, limits), work, checkpoint.name());
+            Simulator simulator = new Simulator(
+                    profile, machine.map(Hardware::name), limits, config(checkpoint, limits), work, checkpoint.name());
             if (load.isOpen()) {
                 LoadWindow window = load.window(simulation.requests, simulation.warmUp);
                 LoadOptions.Measured measured = load.run(
@@ -100,6 +115,61 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
                     ? run.whole(simulation.requests.get())
                     : run.steady(concurrency, simulation.warmUp, simulation.steady)));
         }
+    }
+
+    /** The described machine; empty where --profile has a measured one. */
+    private Optional<Hardware> machine() {
+        if (options.strategy.profile.isEmpty()) {
+            return Optional.of(described
+                    .machine(options.advanced.preset)
+                    .orElseThrow(() -> new ConfigurationException("bench simulate needs a machine: --profile FILE, as"
+                            + " tandem profile --output writes it there, a --preset, or --hardware with a file or one"
+                            + " of " + String.join(", ", Hardware.NAMES))));
+        }
+        described.hardware.ifPresent(name -> {
+            throw new ConfigurationException("--profile " + options.strategy.profile.get() + " and --hardware " + name
+                    + " are two machines; leave one out");
+        });
+        return Optional.empty();
+    }
+
+    /** Sets the model of --model; a simulation needs the configuration alone. */
+    private void resolveModel(Optional<Hardware> machine) {
+        if (described.model.isPresent() && options.model.isPresent()) {
+            throw new ConfigurationException("--model " + described.model.get() + " and MODEL " + options.model.get()
+                    + " are two models; leave one out");
+        }
+        if (described.model.isPresent()) {
+            String name = described.model.get();
+            options.model = Optional.of(
+                    ModelConfigurations.NAMES.contains(name)
+                            ? ModelConfigurations.directory(name, CudaBackend.cache())
+                            : Path.of(name));
+            options.loadFormat = LoadFormat.DUMMY;
+        } else if (machine.isPresent() && options.model.isEmpty() && options.advanced.preset.isEmpty()) {
+            throw new ConfigurationException(
+                    "--hardware needs a model: --model with a directory, " + HardwareOptions.names());
+        }
+    }
+
+    private static Profile read(Path file) throws IOException {
+        return Profile.parse(Files.readString(file), file.toString());
+    }
+
+    /** The profile of a described machine, whose memory replaces what the options leave open. */
+    private Profile describe(Hardware machine) throws IOException {
+        ModelShape shape = HardwareOptions.shape(options.model.orElseThrow().toString());
+        MemoryOptions memory = options.memory;
+        if (memory.gpuBlocks.isEmpty() && memory.kvCacheMemory.isEmpty()) {
+            double used = spec.commandLine().getParseResult().hasMatchedOption("--gpu-memory-utilization")
+                    ? memory.gpuUtilization
+                    : HardwareOptions.GPU_MEMORY_USED;
+            memory.kvCacheMemory = Optional.of(new ByteSize((long) HardwareOptions.gpuKvBytes(machine, shape, used)));
+        }
+        memory.hostKv = memory.hostKv.or(
+                () -> Optional.of(new ByteSize((long) machine.host().kvBytes())));
+        options.scheduling.maxNumSeqs = options.scheduling.maxNumSeqs.or(() -> Optional.of(Bounds.WIDE.maxSequences()));
+        return machine.profile(shape);
     }
 
     @Override
@@ -124,14 +194,23 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
     /** Simulates runs one after another, each from the engine's start. */
     private final class Simulator {
         private final Profile profile;
+        private final Optional<String> hardware;
         private final ExecutorLimits limits;
         private final EngineConfig config;
         private final Workload work;
         private final String model;
         private boolean summarised;
 
-        Simulator(Profile profile, ExecutorLimits limits, EngineConfig config, Workload work, String model) {
+        /** @param hardware name of the described machine; empty where the profile was given */
+        Simulator(
+                Profile profile,
+                Optional<String> hardware,
+                ExecutorLimits limits,
+                EngineConfig config,
+                Workload work,
+                String model) {
             this.profile = profile;
+            this.hardware = hardware;
             this.limits = limits;
             this.config = config;
             this.work = work;
@@ -157,6 +236,7 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
             Map<String, Object> result = BenchReport.circumstances(
                     options, model, spec.commandLine().getParseResult().originalArgs());
             result.put("machine", "simulated: " + profile.name());
+            hardware.ifPresent(name -> result.put("hardware", name));
             result.put("workload", work.name());
             options.strategy.describe(result);
             result.put("gpu_kv_bytes", limits.gpuKvBytes());

@@ -64,6 +64,6 @@ final class GainReport {
         double embeddings = config.tiedEmbeddings() ? 0 : (double) config.vocabulary() * config.hidden();
         double weights = (config.decodeWeights() + embeddings)
                 * CudaBackend.type(options, config).bytes();
-        return options.memory.gpuUtilization * gpu.memoryBytes() - weights - IdealCommand.GPU_WORKING_BYTES;
+        return options.memory.gpuUtilization * gpu.memoryBytes() - weights - HardwareOptions.GPU_WORKING_BYTES;
     }
 }

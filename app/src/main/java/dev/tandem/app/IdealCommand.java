@@ -11,8 +11,6 @@ import dev.tandem.bench.ideal.Lengths;
 import dev.tandem.bench.ideal.WhatIf;
 import dev.tandem.engine.config.ConfigurationException;
 import java.io.IOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Optional;
@@ -34,29 +32,11 @@ import picocli.CommandLine.Option;
             "  tandem ideal --hardware mine.json --model my-model/ --workload synthetic:350/2500 --json"
         })
 final class IdealCommand implements Callable<Integer> {
-    /** As {@code --gpu-memory-utilization}, with nothing else on the GPU. */
-    private static final double GPU_MEMORY_USED = 0.95;
-
-    /** What CUDA, activations and workspaces take. */
-    static final double GPU_WORKING_BYTES = 1e9;
-
     @Option(
             names = "--preset",
             paramLabel = "PRESET",
             description = "Hardware, model and KV memory of a preset of bench. Default: none; give --hardware.")
     Optional<String> preset = Optional.empty();
-
-    @Option(
-            names = "--hardware",
-            paramLabel = "NAME|FILE",
-            description = "A machine that comes with Tandem, or a hardware file. Default: the preset's.")
-    Optional<String> hardware = Optional.empty();
-
-    @Option(
-            names = "--model",
-            paramLabel = "NAME|DIRECTORY",
-            description = "Llama-3.1-8B, Llama-2-7B, or a directory with a config.json. Default: the preset's.")
-    Optional<String> model = Optional.empty();
 
     @Option(
             names = "--gpu-kv",
@@ -85,6 +65,9 @@ final class IdealCommand implements Callable<Integer> {
     long seed;
 
     @Mixin
+    HardwareOptions described = new HardwareOptions();
+
+    @Mixin
     WorkloadName workload = new WorkloadName();
 
     @Mixin
@@ -94,15 +77,21 @@ final class IdealCommand implements Callable<Integer> {
     public Integer call() throws IOException {
         report.check();
         Optional<Preset> of = preset.map(Preset::of);
-        Hardware machine = machine(of);
-        ModelShape shape = shape(of);
+        Hardware machine = described
+                .machine(of)
+                .orElseThrow(() -> new ConfigurationException("ideal needs a machine: --preset, or --hardware with a"
+                        + " file or one of " + String.join(", ", Hardware.NAMES)));
+        ModelShape shape = HardwareOptions.shape(described
+                .model
+                .or(() -> of.map(Preset::model))
+                .orElseThrow(() -> new ConfigurationException(
+                        "ideal needs a model: --model with a directory, " + HardwareOptions.names())));
         double gpuBytes = gpuKv.map(size -> (double) size.bytes())
                 .or(() -> of.flatMap(given -> given.gpuKvBytes(shape.kvBytesPerToken())))
-                .orElseGet(() -> GPU_MEMORY_USED * machine.gpuMemoryBytes() - shape.weightBytes() - GPU_WORKING_BYTES);
+                .orElseGet(() -> HardwareOptions.gpuKvBytes(machine, shape, HardwareOptions.GPU_MEMORY_USED));
         if (gpuBytes <= 0) {
-            throw new ConfigurationException("the weights of %.1f GB leave no GPU memory for KV on %s with %.1f GB; use"
-                            .formatted(shape.weightBytes() / 1e9, machine.name(), machine.gpuMemoryBytes() / 1e9)
-                    + " a smaller --model or a larger --hardware");
+            throw new ConfigurationException(
+                    "--gpu-kv 0 leaves no GPU memory for KV; give it memory, for example 2GiB");
         }
         double hostBytes = hostKv.or(() -> of.map(Preset::hostKv))
                 .map(size -> (double) size.bytes())
@@ -147,30 +136,5 @@ final class IdealCommand implements Callable<Integer> {
             whatIf.forEach((name, fields) -> result.put("what if: " + name, fields));
         }
         return result;
-    }
-
-    private Hardware machine(Optional<Preset> of) {
-        if (hardware.isEmpty()) {
-            return Hardware.named(of.map(Preset::hardware)
-                    .orElseThrow(() -> new ConfigurationException("ideal needs a machine: --preset, or --hardware with"
-                            + " a file or one of " + String.join(", ", Hardware.NAMES))));
-        }
-        String name = hardware.get();
-        return Hardware.NAMES.contains(name) ? Hardware.named(name) : Hardware.read(Path.of(name));
-    }
-
-    private ModelShape shape(Optional<Preset> of) throws IOException {
-        String name = model.or(() -> of.map(Preset::model))
-                .orElseThrow(() -> new ConfigurationException(
-                        "ideal needs a model: --model with a directory, " + String.join(" or ", Preset.MODELS)));
-        if (Preset.MODELS.contains(name)) {
-            return ModelShape.read(Preset.modelConfiguration(name), name);
-        }
-        Path file = Path.of(name).resolve("config.json");
-        if (!Files.exists(file)) {
-            throw new ConfigurationException("--model " + name + " has no config.json; name a model directory, "
-                    + String.join(" or ", Preset.MODELS));
-        }
-        return ModelShape.read(Files.readString(file), file.toString());
     }
 }

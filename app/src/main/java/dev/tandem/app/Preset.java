@@ -2,15 +2,8 @@ package dev.tandem.app;
 
 import dev.tandem.bench.ideal.Bounds;
 import dev.tandem.engine.config.ConfigurationException;
-import dev.tandem.fetch.CacheFile;
 import dev.tandem.model.Checkpoint.LoadFormat;
-import java.io.IOException;
-import java.io.InputStream;
-import java.io.UncheckedIOException;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Path;
 import java.util.Arrays;
-import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 
@@ -24,9 +17,6 @@ enum Preset {
     H200_16SM_26K("Llama-3.1-8B", 16, Optional.of(1650), 20_480, 256, 512, "72GiB"),
     H200_8SM_2REQ("Llama-2-7B", 8, Optional.of(54), 832, 64, 256, "60GiB"),
     H200_2REQ("Llama-2-7B", 0, Optional.of(54), 832, 64, 192, "44GiB");
-
-    /** The models whose shapes come with Tandem. */
-    static final List<String> MODELS = List.of("Llama-3.1-8B", "Llama-2-7B");
 
     private static final int GPU_BLOCK_TOKENS = 16;
 
@@ -73,7 +63,7 @@ enum Preset {
     /** Sets all options of the preset that the user has not set. */
     void apply(ModelOptions options) {
         if (options.model.isEmpty()) {
-            options.model = Optional.of(configuration(CudaBackend.cache()));
+            options.model = Optional.of(ModelConfigurations.directory(model, CudaBackend.cache()));
             options.loadFormat = LoadFormat.DUMMY;
         }
         if (options.gpu.multiprocessorLimit == 0) {
@@ -113,26 +103,5 @@ enum Preset {
     /** Bounds of the steps of this preset. */
     Bounds bounds() {
         return new Bounds(Double.POSITIVE_INFINITY, batchTokens, sequences);
-    }
-
-    /** The {@code config.json} of one of {@link #MODELS}. */
-    static String modelConfiguration(String model) {
-        try (InputStream resource = Preset.class.getResourceAsStream("presets/" + model + ".json")) {
-            return new String(resource.readAllBytes(), StandardCharsets.UTF_8);
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        }
-    }
-
-    /** Makes a model directory with only a configuration; other processes may make or read the same directory. */
-    Path configuration(Path cache) {
-        try {
-            Path folder = cache.resolve("presets").resolve(model);
-            CacheFile.write(
-                    folder.resolve("config.json"), modelConfiguration(model).getBytes(StandardCharsets.UTF_8));
-            return folder;
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        }
     }
 }

@@ -10,6 +10,7 @@ import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.schedule.Budget;
 import java.util.Map;
+import java.util.Optional;
 
 /** The ideal of the profile at hand, with the KV memory of an executor. */
 final class ProfileIdeal {
@@ -17,7 +18,7 @@ final class ProfileIdeal {
 
     /**
      * Holds a result against the ideal of a profile. All strategies of a comparison have the same ideal: gpu-only too
-     * is held against it, and leaves its host KV unused.
+     * is held against it, and leaves its host KV unused. No token of the ideal takes longer than {@code --tpot-target}.
      *
      * @param result has {@code output_tokens_per_second}
      * @param defaultHostBytes host memory for KV where neither options nor preset set it
@@ -35,17 +36,31 @@ final class ProfileIdeal {
                 .or(() -> options.advanced.preset.map(Preset::hostKv))
                 .map(size -> (double) size.bytes())
                 .orElse(defaultHostBytes);
-        IdealFields.complete(result, of(profile, limits, hostBytes, options.budget(), Lengths.of(work)));
+        double targetMillis = options.strategy.perTokenTarget;
+        double maxSeconds = targetMillis > 0 ? targetMillis / 1e3 : Double.POSITIVE_INFINITY;
+        Optional<Ideal> ideal = Ideal.find(caseOf(
+                profile,
+                limits,
+                hostBytes,
+                bounds(options.budget()).withMaxTokenSeconds(maxSeconds),
+                Lengths.of(work)));
+        ideal.ifPresentOrElse(
+                solved -> IdealFields.complete(result, solved),
+                () -> System.err.println("note: The result has no share_of_ideal: no schedule reaches --tpot-target "
+                        + targetMillis + " on this machine. Raise the target."));
     }
 
     /** @param hostBytes host memory for KV, whether or not the executor's strategy uses it */
     static Ideal of(Profile profile, ExecutorLimits limits, double hostBytes, Budget budget, Lengths lengths) {
-        return Ideal.of(IdealCase.of(
-                profile,
-                limits.gpuKvBytes(),
-                hostBytes,
-                limits.kvBytesPerToken(),
-                lengths,
-                new Bounds(Double.POSITIVE_INFINITY, budget.maxBatchTokens(), budget.maxSequences())));
+        return Ideal.of(caseOf(profile, limits, hostBytes, bounds(budget), lengths));
+    }
+
+    private static Bounds bounds(Budget budget) {
+        return new Bounds(Double.POSITIVE_INFINITY, budget.maxBatchTokens(), budget.maxSequences());
+    }
+
+    private static IdealCase caseOf(
+            Profile profile, ExecutorLimits limits, double hostBytes, Bounds bounds, Lengths lengths) {
+        return IdealCase.of(profile, limits.gpuKvBytes(), hostBytes, limits.kvBytesPerToken(), lengths, bounds);
     }
 }

@@ -12,7 +12,6 @@ import dev.tandem.engine.strategy.Deviation;
 import dev.tandem.engine.strategy.Deviations;
 import dev.tandem.engine.strategy.PiggybackedPrefill;
 import dev.tandem.model.config.ModelConfig;
-import java.nio.file.Path;
 import java.util.Optional;
 import picocli.CommandLine.Option;
 
@@ -71,12 +70,6 @@ final class SimulationOptions {
         }
     }
 
-    Path profile(ModelOptions options) {
-        return options.strategy.profile.orElseThrow(() -> new ConfigurationException(
-                "bench simulate needs the machine's profile: --profile FILE, as tandem profile --output writes it"
-                        + " there"));
-    }
-
     /** The limits that a CUDA executor with these options would have. */
     static ExecutorLimits limits(ModelOptions options, ModelConfig model, Profile profile) {
         if (profile.layers() != model.layers()) {
@@ -85,9 +78,9 @@ final class SimulationOptions {
                     + model.layers() + "; use the profile of this model, or another --model or --preset");
         }
         ModelShape shape = new ModelShape(model, CudaBackend.type(options, model));
-        int gpuBlocks = options.memory.gpuBlocks.orElseThrow(() -> new ConfigurationException(
-                "bench simulate needs the size of the GPU's pool: --num-gpu-blocks-override, or a --preset that has"
-                        + " it"));
+        int gpuBlocks = CudaBackend.gpuBlocks(options.memory, shape)
+                .orElseThrow(() -> new ConfigurationException("bench simulate needs the size of the GPU's pool:"
+                        + " --num-gpu-blocks-override, --kv-cache-memory, a --preset that has it, or --hardware"));
         boolean hybrid = options.strategy.chosen().offloads();
         Deviations deviations = options.strategy.deviations();
         boolean cohort = !deviations.has(Deviation.SPREAD_HOST_TOKENS);

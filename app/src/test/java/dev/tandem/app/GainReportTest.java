@@ -28,7 +28,7 @@ class GainReportTest {
     void open() throws IOException {
         profiles = new Profiles(folder, new StartLog(System.err, false));
         Path model = Files.createDirectory(folder.resolve("Llama"));
-        Files.writeString(model.resolve("config.json"), Preset.modelConfiguration("Llama-3.1-8B"));
+        Files.writeString(model.resolve("config.json"), ModelConfigurations.json("Llama-3.1-8B"));
         checkpoint = Checkpoint.open(model, Checkpoint.LoadFormat.DUMMY, 0);
     }
 

@@ -29,7 +29,7 @@ class PresetTest {
     @Test
     void manyMayPrepareTheSamePresetAtATime(@TempDir Path cache) throws Exception {
         byte[] expected;
-        try (InputStream resource = Preset.class.getResourceAsStream("presets/Llama-2-7B.json")) {
+        try (InputStream resource = Preset.class.getResourceAsStream("models/Llama-2-7B.json")) {
             expected = resource.readAllBytes();
         }
         try (ExecutorService threads = Executors.newFixedThreadPool(PER_ROUND)) {
@@ -41,16 +41,16 @@ class PresetTest {
                 one.get();
             }
         }
-        try (Stream<Path> files = Files.list(cache.resolve("presets/Llama-2-7B"))) {
+        try (Stream<Path> files = Files.list(cache.resolve("configurations/Llama-2-7B"))) {
             assertThat(files)
                     .as("nothing else is left")
-                    .containsExactly(cache.resolve("presets/Llama-2-7B/config.json"));
+                    .containsExactly(cache.resolve("configurations/Llama-2-7B/config.json"));
         }
     }
 
     private static Void prepare(Path cache, byte[] expected) throws IOException {
         for (int i = 0; i < TIMES; i++) {
-            Path folder = Preset.H200_2REQ.configuration(cache);
+            Path folder = ModelConfigurations.directory("Llama-2-7B", cache);
             assertThat(Files.readAllBytes(folder.resolve("config.json"))).isEqualTo(expected);
         }
         return null;

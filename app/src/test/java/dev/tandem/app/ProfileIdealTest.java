@@ -30,7 +30,7 @@ class ProfileIdealTest {
 
     private static Map<String, Object> complete(String strategy, double rate, double defaultHost, Path folder)
             throws IOException {
-        Files.writeString(folder.resolve("config.json"), Preset.modelConfiguration("Llama-3.1-8B"));
+        Files.writeString(folder.resolve("config.json"), ModelConfigurations.json("Llama-3.1-8B"));
         ModelOptions options = new ModelOptions();
         options.gpu.device = "cuda";
         options.strategy.strategy = strategy;

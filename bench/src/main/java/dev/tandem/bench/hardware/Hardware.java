@@ -34,6 +34,8 @@ public record Hardware(
             "apex-a10",
             "v100-epyc7251",
             "rtx4090-threadripper-pro",
+            "l4-16vcpu",
+            "a10g-16vcpu",
             "h100-16vcpu",
             "h100-sapphire-rapids",
             "h200",

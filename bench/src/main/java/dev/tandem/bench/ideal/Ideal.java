@@ -28,26 +28,35 @@ public record Ideal(Optional<Schedule> gpuOnly, Schedule best) {
     /**
      * Solves a case.
      *
-     * @throws IllegalArgumentException if neither tier holds a request
+     * @throws IllegalArgumentException if no schedule serves a request
      */
     public static Ideal of(IdealCase of) {
         return of(of, Grid.FINE);
     }
 
     static Ideal of(IdealCase of, Grid grid) {
-        Optional<Schedule> gpuOnly = solve(of, false, grid);
-        Optional<Schedule> offloading = solve(of, true, grid);
-        Schedule best = offloading
-                .filter(schedule -> schedule.tokensPerSecond()
-                        > gpuOnly.map(Schedule::tokensPerSecond).orElse(0.0))
-                .or(() -> gpuOnly)
+        return find(of, grid)
                 .orElseThrow(() -> new IllegalArgumentException(
                         "neither GPU KV of %.1f GB nor host KV of %.1f GB holds a request of %.0f tokens; give more"
                                 .formatted(
                                         of.memory().gpuBytes() / 1e9,
                                         of.memory().hostBytes() / 1e9,
                                         of.lengths().context())));
-        return new Ideal(gpuOnly, best);
+    }
+
+    /** Solves a case; empty where neither tier holds a request, or none gets its tokens within the max time. */
+    public static Optional<Ideal> find(IdealCase of) {
+        return find(of, Grid.FINE);
+    }
+
+    private static Optional<Ideal> find(IdealCase of, Grid grid) {
+        Optional<Schedule> gpuOnly = solve(of, false, grid);
+        Optional<Schedule> offloading = solve(of, true, grid);
+        return offloading
+                .filter(schedule -> schedule.tokensPerSecond()
+                        > gpuOnly.map(Schedule::tokensPerSecond).orElse(0.0))
+                .or(() -> gpuOnly)
+                .map(best -> new Ideal(gpuOnly, best));
     }
 
     /** Throughput with a host tier over that of the GPU alone; empty where the GPU holds no request. */

@@ -321,4 +321,15 @@ class IdealTest {
         assertThat(of.seconds().hostAttentionBandwidth()).isBetween(110e9, 140e9);
         assertThat(Ideal.of(of).ratio().orElseThrow()).isBetween(1.2, 1.45);
     }
+
+    /** An A10G takes 28 ms to read 15 GB of weights. */
+    @Test
+    void aTimeThatNoScheduleReachesHasNoIdeal() {
+        IdealCase any = on("a10g-g5.16xlarge", LLAMA_8B, lengths("chat"));
+
+        assertThat(Ideal.find(any.withBounds(Bounds.WIDE.withMaxTokenSeconds(0.02))))
+                .isEmpty();
+        assertThat(Ideal.find(any.withBounds(Bounds.WIDE.withMaxTokenSeconds(0.04))))
+                .isPresent();
+    }
 }
