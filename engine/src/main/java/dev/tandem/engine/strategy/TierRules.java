@@ -97,7 +97,11 @@ public final class TierRules {
         if (target == 0) {
             return true;
         }
-        double seconds = pace.secondsPerToken(draft, draft.hostSequences() + 1, draft.hostTokens() + sequence.length());
+        int sequences = draft.hostSequences() + 1;
+        // sequences that have just started will grow
+        long grown = (long) (sequences * draft.state().meanContext());
+        long tokens = Math.max(draft.hostTokens() + sequence.length(), grown);
+        double seconds = pace.secondsPerToken(draft, sequences, tokens);
         return correction * seconds * 1e9 <= target;
     }
 
