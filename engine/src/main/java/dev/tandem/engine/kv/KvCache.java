@@ -1,6 +1,5 @@
 package dev.tandem.engine.kv;
 
-import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.request.Sequence;
 import java.util.Arrays;
 import java.util.Collection;
@@ -25,12 +24,14 @@ public final class KvCache implements KvCapacity {
         this(blockTokens, blockTokens, gpuBlocks, hostBlocks, PrefillStaging.NONE);
     }
 
-    /** Creates the cache of an executor; its blocks are all free. */
-    public KvCache(ExecutorLimits limits) {
-        this(limits.blockTokens(), limits.hostBlockTokens(), limits.gpuBlocks(), limits.hostBlocks(), limits.staging());
-    }
-
-    private KvCache(int gpuBlockTokens, int hostBlockTokens, int gpuBlocks, int hostBlocks, PrefillStaging staging) {
+    /**
+     * Creates a cache whose blocks are all free.
+     *
+     * @param gpuBlockTokens tokens per GPU block
+     * @param hostBlockTokens tokens per host block
+     * @param staging how many GPU blocks a step borrows to offload prefills
+     */
+    public KvCache(int gpuBlockTokens, int hostBlockTokens, int gpuBlocks, int hostBlocks, PrefillStaging staging) {
         this.gpuBlockTokens = gpuBlockTokens;
         this.hostBlockTokens = hostBlockTokens;
         this.staging = staging;

@@ -59,7 +59,13 @@ public final class EngineLoop {
         this.executor = executor;
         this.clock = clock;
         this.listener = new IsolatedListener(listener);
-        this.state = new SchedulerState(new KvCache(executor.limits()));
+        var limits = executor.limits();
+        this.state = new SchedulerState(new KvCache(
+                limits.blockTokens(),
+                limits.hostBlockTokens(),
+                limits.gpuBlocks(),
+                limits.hostBlocks(),
+                limits.staging()));
         this.committer = new PlanCommitter(state);
         this.pipeline = new StepPipeline(executor, clock, state, committer);
         this.requests = new LiveRequests(config, arrivals, clock, this.listener, committer, pipeline);

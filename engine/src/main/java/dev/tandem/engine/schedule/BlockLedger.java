@@ -60,6 +60,14 @@ final class BlockLedger {
         return gpuSequences;
     }
 
+    int hostSequences() {
+        int left = 0;
+        for (Sequence sequence : drops) {
+            left += sequence.table().tier() == KvTier.HOST ? 1 : 0;
+        }
+        return state.host().size() + state.inFlight().size() + outs.size() + hostStarts.size() - ins.size() - left;
+    }
+
     /** Sequences moved from the GPU to the host, in the order of the moves. */
     List<Sequence> outs() {
         return outs;

@@ -38,6 +38,7 @@ public final class PlanCommitter {
 
     /** Adds a new sequence to the waiting queue. */
     public void enqueue(Sequence sequence) {
+        state.countArrival(sequence.length());
         state.queue().add(sequence);
     }
 

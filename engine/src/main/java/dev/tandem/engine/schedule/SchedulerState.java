@@ -31,6 +31,9 @@ public final class SchedulerState {
     /** Weight of the sequence that ended last in {@link #meanOutput}. */
     private static final double NEWEST_WEIGHT = 1.0 / 32;
 
+    /** Weight of the sequence that arrived last in {@link #meanContext}. */
+    private static final double NEWEST_PROMPT_WEIGHT = 1.0 / 256;
+
     private final KvCache kv;
     private final WaitingQueue waiting = new WaitingQueue();
     private final TreeSet<Sequence> gpu = new TreeSet<>(WaitingQueue.ORDER);
@@ -47,6 +50,9 @@ public final class SchedulerState {
     private int scheduled;
     private double meanOutput = INITIAL_OUTPUT;
     private long ended;
+    private long arrived;
+    private long arrivedTokens;
+    private double meanPrompt;
 
     /** Creates a state without sequences. */
     public SchedulerState(KvCache kv) {
@@ -123,6 +129,27 @@ public final class SchedulerState {
     /** Sequences that have ended with at least one output token. */
     public long ended() {
         return ended;
+    }
+
+    /** Sequences that have arrived so far. */
+    public long arrived() {
+        return arrived;
+    }
+
+    /** Prompt tokens of the sequences that have arrived so far. */
+    public long arrivedTokens() {
+        return arrivedTokens;
+    }
+
+    /** Tokens of context that a sequence has on average from its first output token to its last. */
+    public double meanContext() {
+        return meanPrompt + meanOutput / 2;
+    }
+
+    void countArrival(int promptTokens) {
+        arrived++;
+        arrivedTokens += promptTokens;
+        meanPrompt += Math.max(1.0 / arrived, NEWEST_PROMPT_WEIGHT) * (promptTokens - meanPrompt);
     }
 
     /** Output lengths of sequences that ended by themselves. */

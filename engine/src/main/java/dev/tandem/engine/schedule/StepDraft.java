@@ -96,6 +96,17 @@ public final class StepDraft {
         return blocks.gpuSequences();
     }
 
+    /** Sequences that hold host blocks once the draft is carried out. */
+    public int hostSequences() {
+        return blocks.hostSequences();
+    }
+
+    /** Tokens for which host blocks are held once the draft is carried out. */
+    public long hostTokens() {
+        int used = state.kv().pool(KvTier.HOST).size() - blocks.freeHost();
+        return (long) used * state.kv().blockTokens(KvTier.HOST);
+    }
+
     /** Blocks that the sequence lacks for all of its tokens, after the draft's moves. */
     public int missing(Sequence sequence) {
         return blocks.missing(sequence);

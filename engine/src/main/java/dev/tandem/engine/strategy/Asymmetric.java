@@ -27,6 +27,6 @@ public record Asymmetric(String name, Pipeline pipeline) implements Policy {
 
     @Override
     public void completed(StepDraft draft, double achieved) {
-        pipeline.completed(draft);
+        pipeline.completed(draft, achieved);
     }
 }

@@ -45,6 +45,9 @@ public final class AsyncOverlap implements Policy {
      */
     private static final double OVERDUE_AFTER = 2;
 
+    /** Max expected time per token, in targets, for which tokens begin to be in flight: steps may become longer. */
+    private static final double MAX_ENTRY_PACE = 0.8;
+
     private final Budget budget;
     private final StepPredictor predictor;
     private final TierRules rules;
@@ -117,18 +120,46 @@ public final class AsyncOverlap implements Policy {
 
     @Override
     public void completed(StepDraft draft, double achieved) {
-        rules.completed(draft);
+        rules.completed(draft, achieved);
         meanStep += (meanStep == 0 ? 1 : MEAN_WEIGHT) * (predictor.gpuOnly(draft.load(0)) - meanStep);
+    }
+
+    /**
+     * Whether host sequences would get their tokens within the default target. A token passes one layer per step, so
+     * however few they are, each waits for as many steps as there are layers.
+     */
+    public boolean keepsTarget(SchedulerState state) {
+        long target = rules.defaultTargets().perTokenNanos();
+        double limit = state.inFlight().isEmpty() ? MAX_ENTRY_PACE * target : target;
+        return target == 0 || predictor.cost().layers() * meanStep(state) * 1e9 <= limit;
+    }
+
+    /** Mean step, or before the first one the predicted step of the sequences on the GPU. */
+    private double meanStep(SchedulerState state) {
+        if (meanStep > 0) {
+            return meanStep;
+        }
+        long tokens = 0;
+        for (Sequence sequence : state.gpu()) {
+            tokens += sequence.length();
+        }
+        return predictor.decodes(Math.max(1, state.gpu().size()), tokens);
+    }
+
+    private double secondsPerToken(StepDraft draft, int sequences, long tokens) {
+        return predictor.cost().layers()
+                * Math.max(meanStep(draft.state()), predictor.cost().inFlightAttention(sequences, tokens));
     }
 
     private StepDraft gpuSide(SchedulerState state) {
         StepDraft draft = new StepDraft(state, budget, deviations.has(Deviation.ROOM_TO_GROW));
-        GpuTier.Kept kept = GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(draft, s));
+        GpuTier.Kept kept =
+                GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(draft, s, this::secondsPerToken));
         int hostTokens = state.host().size() + state.inFlight().size();
         long hostContext = hostContext(state);
         boolean limited = deviations.has(Deviation.LIMITED_HOST_PROMPTS);
         if (!kept.evicted()) {
-            rules.rotate(draft);
+            rules.rotate(draft, this::secondsPerToken);
             if (!limited
                     || state.waiting().isEmpty()
                     || rules.missesTargets()
@@ -139,7 +170,7 @@ public final class AsyncOverlap implements Policy {
         Prefills prefills = new Prefills(
                 deviations.has(Deviation.CHUNKED_PREFILL),
                 true,
-                sequence -> rules.mayLiveOnHost(draft, sequence)
+                sequence -> rules.mayLiveOnHost(draft, sequence, this::secondsPerToken)
                         && (!limited || cpuKeepsUp(draft, hostTokens + 1, hostContext + sequence.length())),
                 piggybackedTokens);
         // each in-flight token gives the CPU one layer's work per step, so the CPU would be idle in long steps

@@ -40,9 +40,19 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
         return draft(state, List.of());
     }
 
-    /** Counts a completed step, whichever policy drafted it. */
-    public void completed(StepDraft draft) {
-        rules.completed(draft);
+    /**
+     * Counts a completed step, whichever policy drafted it.
+     *
+     * @param seconds that the step took; 0 where that is not known
+     */
+    public void completed(StepDraft draft, double seconds) {
+        rules.completed(draft, seconds);
+    }
+
+    /** A step takes as long as the CPU needs for the attention of its host tokens, or as long as such steps took. */
+    private double secondsPerToken(StepDraft draft, int sequences, long tokens) {
+        double attention = predictor.cost().layers() * predictor.cost().cpuAttention(sequences, tokens);
+        return Math.max(rules.meanStepSeconds(), attention);
     }
 
     /** Drafts a step as if all in-flight tokens had returned; it serves comparison only and must not be committed. */
@@ -79,12 +89,14 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
     private StepDraft gpuSide(SchedulerState state, int hostTokens) {
         StepDraft draft = new StepDraft(state, budget, deviations.has(Deviation.ROOM_TO_GROW));
         boolean chunked = deviations.has(Deviation.CHUNKED_PREFILL);
-        GpuTier.Kept kept = GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(draft, s));
+        GpuTier.Kept kept =
+                GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(draft, s, this::secondsPerToken));
         if (!kept.evicted()) {
-            rules.rotate(draft);
+            rules.rotate(draft, this::secondsPerToken);
             GpuTier.swapIn(draft);
         }
-        Prefills prefills = new Prefills(chunked, true, sequence -> rules.mayLiveOnHost(draft, sequence));
+        Prefills prefills =
+                new Prefills(chunked, true, sequence -> rules.mayLiveOnHost(draft, sequence, this::secondsPerToken));
         int maxBatchTokens = budget.maxBatchTokens();
         boolean reserves = chunked && deviations.has(Deviation.RESERVED_HOST_TOKENS);
         int maxRows =

@@ -236,11 +236,18 @@ public final class StepPredictor {
             Load load = draft.load(batch);
             int decodes = load.gpuRows() + load.cpuRows();
             tokens += decodes;
-            seconds += cost.layers()
-                    * (cost.linear(LONG_PROMPT) / LONG_PROMPT * (load.rows() - decodes)
-                            + cost.prefillAttention(load.prefillPairs()));
+            seconds += promptSeconds(load.rows() - decodes, load.prefillPairs());
         }
         return new Work(seconds, tokens);
+    }
+
+    /** Seconds of gpu-only for a prompt of {@code tokens}, in long steps. */
+    public double promptSeconds(double tokens) {
+        return promptSeconds(tokens, Math.round(tokens * tokens / 2));
+    }
+
+    private double promptSeconds(double rows, long pairs) {
+        return cost.layers() * (cost.linear(LONG_PROMPT) / LONG_PROMPT * rows + cost.prefillAttention(pairs));
     }
 
     private double outsideLayers(int rows, int outputs) {

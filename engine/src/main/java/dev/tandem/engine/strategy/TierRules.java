@@ -26,12 +26,14 @@ public final class TierRules {
     private static final int REFRESH = 32;
     /** Min tokens of a sequence on a tier before its time per token counts. */
     private static final int MIN_TOKENS = 4;
-    /**
-     * Steps without a host token after which the last measurement is out of date: some minutes. A probe then puts one
-     * sequence on the host for a few tokens, which takes some hundred steps; much more frequent probes would lower
-     * throughput.
-     */
-    private static final int PROBE_AFTER = 16_384;
+    /** Factor by which expectations grow at each measurement that misses a target. */
+    private static final double GROWTH = 1.02;
+    /** Factor by which they shrink at each other measurement, also while the host is empty. */
+    private static final double SHRINKAGE = 1.01;
+    /** Max factor: expectations that are further from what is measured keep every request off the host. */
+    private static final double MAX_CORRECTION = 2;
+    /** Weight of the newest step in their mean, over about as many steps as a request has tokens. */
+    private static final double MEAN_WEIGHT = 1 / 256.0;
 
     private final LatencyTargets defaultTargets;
     private final int rotateAfter;
@@ -39,7 +41,10 @@ public final class TierRules {
     private final int refresh;
     private double hostNanosPerToken;
     private boolean missesTargets;
-    private int sinceMeasured;
+    /** Factor on expected times per token, because host tokens also wait for slots and for room in steps. */
+    private double correction = 1;
+
+    private double meanStepSeconds;
     private int untilMeasurement;
     private int sinceRotation;
 
@@ -86,26 +91,27 @@ public final class TierRules {
         return defaultTargets;
     }
 
-    /**
-     * Whether the host is fast enough for the sequence's target. While the host's time per token is unknown or out of
-     * date, one sequence with a target may go there as a probe.
-     */
-    boolean mayLiveOnHost(StepDraft draft, Sequence sequence) {
+    /** Whether the host would still be fast enough for the sequence's target with the sequence on it. */
+    boolean mayLiveOnHost(StepDraft draft, Sequence sequence, HostPace pace) {
         long target = target(sequence);
-        return target == 0 || hostNanosPerToken > 0 && hostNanosPerToken <= target || mayProbe(draft);
+        if (target == 0) {
+            return true;
+        }
+        int sequences = draft.hostSequences() + 1;
+        // sequences that have just started will grow
+        long grown = (long) (sequences * draft.state().meanContext());
+        long tokens = Math.max(draft.hostTokens() + sequence.length(), grown);
+        double seconds = pace.secondsPerToken(draft, sequences, tokens);
+        return correction * seconds * 1e9 <= target;
+    }
+
+    /** Mean seconds of completed steps; 0 before the first. */
+    double meanStepSeconds() {
+        return meanStepSeconds;
     }
 
     private long target(Sequence sequence) {
         return sequence.request().targets().or(defaultTargets).perTokenNanos();
-    }
-
-    private boolean mayProbe(StepDraft draft) {
-        SchedulerState state = draft.state();
-        return (hostNanosPerToken == 0 || sinceMeasured >= PROBE_AFTER)
-                && state.host().isEmpty()
-                && state.inFlight().isEmpty()
-                && draft.outs().isEmpty()
-                && draft.load(0).prefillOffloadTokens() == 0;
     }
 
     /** Whether a host sequence missed its target per token when the host was last measured. */
@@ -120,7 +126,7 @@ public final class TierRules {
     }
 
     /** Exchanges one host sequence that is due with the GPU sequence that has had most tokens there. */
-    void rotate(StepDraft draft) {
+    void rotate(StepDraft draft, HostPace pace) {
         if (sinceRotation < refresh) {
             return;
         }
@@ -130,7 +136,7 @@ public final class TierRules {
         if (due == null) {
             return;
         }
-        Sequence leaving = longestOnGpu(draft);
+        Sequence leaving = longestOnGpu(draft, pace);
         if (leaving == null || !fits(draft, due, leaving)) {
             return;
         }
@@ -141,8 +147,15 @@ public final class TierRules {
         draft.replace(index, leaving, due, AttentionSite.GPU_FROM_GPU);
     }
 
-    /** Counts a completed step, whichever policy drafted it. */
-    void completed(StepDraft draft) {
+    /**
+     * Counts a completed step, whichever policy drafted it.
+     *
+     * @param seconds that the step took; 0 where that is not known
+     */
+    void completed(StepDraft draft, double seconds) {
+        if (seconds > 0) {
+            meanStepSeconds += (meanStepSeconds == 0 ? 1 : MEAN_WEIGHT) * (seconds - meanStepSeconds);
+        }
         sinceRotation = draft.notesRotation() ? 0 : sinceRotation + 1;
         if (untilMeasurement-- == 0) {
             untilMeasurement = refresh - 1;
@@ -153,15 +166,19 @@ public final class TierRules {
     /** Measures the host; a token that is still in flight counts with the time that it has taken so far. */
     private void measure(SchedulerState state) {
         double perToken = mean(List.of(state.host(), state.inFlight()), state.now());
-        sinceMeasured = perToken > 0 ? 0 : Math.min(PROBE_AFTER, sinceMeasured + refresh);
         hostNanosPerToken = perToken > 0 ? perToken : hostNanosPerToken;
-        missesTargets = false;
-        for (Sequence sequence : state.host()) {
-            missesTargets |= target(sequence) > 0 && hostNanosPerToken > target(sequence);
+        missesTargets = isLate(state.host(), perToken) || isLate(state.inFlight(), perToken);
+        correction =
+                missesTargets ? Math.min(MAX_CORRECTION, correction * GROWTH) : Math.max(1, correction / SHRINKAGE);
+    }
+
+    private boolean isLate(Collection<Sequence> sequences, double perToken) {
+        for (Sequence sequence : sequences) {
+            if (target(sequence) > 0 && perToken > target(sequence)) {
+                return true;
+            }
         }
-        for (Sequence sequence : state.inFlight()) {
-            missesTargets |= target(sequence) > 0 && hostNanosPerToken > target(sequence);
-        }
+        return false;
     }
 
     /** Mean nanoseconds per token of sequences since they entered their tier; 0 while all have few tokens. */
@@ -201,13 +218,13 @@ public final class TierRules {
     }
 
     /** The GPU sequence with most tokens there that may go to the host; null if there is none. */
-    private @Nullable Sequence longestOnGpu(StepDraft draft) {
+    private @Nullable Sequence longestOnGpu(StepDraft draft, HostPace pace) {
         Sequence found = null;
         for (Sequence sequence : draft.state().gpu()) {
             boolean candidate = sequence.remaining() == 1 && sequence.tiers().tokensSinceEntry() >= MIN_TOKENS;
             boolean longer = found == null
                     || sequence.tiers().tokensSinceEntry() > found.tiers().tokensSinceEntry();
-            if (candidate && longer && mayLiveOnHost(draft, sequence)) {
+            if (candidate && longer && mayLiveOnHost(draft, sequence, pace)) {
                 found = sequence;
             }
         }

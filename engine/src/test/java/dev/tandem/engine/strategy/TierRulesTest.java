@@ -25,20 +25,19 @@ class TierRulesTest {
         return sequence;
     }
 
+    /** The host's time per token rises by so many nanoseconds with each sequence. */
+    private double perSequence;
+
+    private double secondsPerToken(StepDraft draft, int sequences, long tokens) {
+        return sequences * perSequence * 1e-9;
+    }
+
     private boolean mayEnter() {
-        return rules.mayLiveOnHost(new StepDraft(scene.state, BUDGET), candidate);
+        return rules.mayLiveOnHost(new StepDraft(scene.state, BUDGET), candidate, this::secondsPerToken);
     }
 
     private void step() {
-        rules.completed(new StepDraft(scene.state, BUDGET));
-    }
-
-    /** The host returns four tokens in so many nanoseconds, then its sequence ends. */
-    private void measure(long nanos) {
-        Sequence host = with(scene.host(9), 4, nanos);
-        scene.committer.now(scene.state.now() + nanos);
-        step();
-        scene.committer.remove(host);
+        rules.completed(new StepDraft(scene.state, BUDGET), 0);
     }
 
     @Test
@@ -64,55 +63,59 @@ class TierRulesTest {
     }
 
     @Test
-    void oneSequenceProbesAHostThatIsNotMeasured() {
-        assertThat(mayEnter()).isTrue();
+    void requestsEnterWhileTheExpectedTimePerTokenIsWithinTheirTarget() {
+        perSequence = 20;
+        assertThat(mayEnter()).as("one sequence, 20 ns").isTrue();
         scene.host(9);
-        assertThat(mayEnter()).as("while another is there").isFalse();
+        assertThat(mayEnter()).as("two sequences, 40 ns").isTrue();
+        scene.inFlight(9);
+        assertThat(mayEnter()).as("three sequences, 60 ns").isFalse();
     }
 
     @Test
-    void oneProbePerStepEnters() {
+    void sequencesThatTheDraftStartsOnTheHostCount() {
+        perSequence = 20;
         StepDraft draft = new StepDraft(scene.state, BUDGET);
-        assertThat(rules.mayLiveOnHost(draft, candidate)).isTrue();
-        draft.start(candidate, 8, AttentionSite.GPU_PREFILL_OFFLOAD);
-        assertThat(rules.mayLiveOnHost(draft, scene.waiting(8))).isFalse();
+        draft.start(scene.waiting(8), 8, AttentionSite.GPU_PREFILL_OFFLOAD);
+        draft.start(scene.waiting(8), 8, AttentionSite.GPU_PREFILL_OFFLOAD);
+        assertThat(rules.mayLiveOnHost(draft, candidate, this::secondsPerToken)).isFalse();
     }
 
     @Test
-    void aHostThatWasTooSlowIsMeasuredAgain() {
-        measure(1000);
-        assertThat(rules.hostNanosPerToken()).isEqualTo(250);
-        assertThat(mayEnter()).isFalse();
+    void aHostThatIsSlowerThanExpectedTakesFewerAndOpensAgain() {
+        perSequence = 20;
+        Sequence host = with(scene.host(9), 4, 0);
+        scene.committer.now(1000);
         int steps = 0;
-        for (; !mayEnter(); steps++) {
-            assertThat(steps).as("steps until the host is measured again").isLessThan(100_000);
+        for (; mayEnter(); steps++) {
+            assertThat(steps).as("steps until the host is closed").isLessThan(100);
             step();
         }
-        assertThat(steps).as("not at once").isGreaterThan(1000);
-        measure(100);
-        assertThat(rules.hostNanosPerToken()).isEqualTo(25);
+        assertThat(steps).as("one late measurement is not enough").isGreaterThan(1);
+        scene.committer.remove(host);
         scene.host(9);
-        assertThat(mayEnter())
-                .as("fast enough, so others on the host do not matter")
-                .isTrue();
-    }
-
-    @Test
-    void aProbeThatIsTooSlowClosesTheHostAgain() {
-        measure(1000);
-        while (!mayEnter()) {
+        for (steps = 0; !mayEnter(); steps++) {
+            assertThat(steps).as("steps until the host opens again").isLessThan(100);
             step();
         }
-        measure(1000);
-        assertThat(mayEnter()).isFalse();
     }
 
     @Test
     void droppedDraftsDoNotCount() {
-        measure(1000);
-        for (int i = 0; i < 100_000; i++) {
+        perSequence = 60;
+        for (int i = 0; i < 1000; i++) {
             assertThat(mayEnter()).isFalse();
         }
+        perSequence = 40;
+        assertThat(mayEnter()).isTrue();
+    }
+
+    @Test
+    void requestsWithoutATargetMayAlwaysEnter() {
+        perSequence = 1e9;
+        assertThat(TierRules.neutral()
+                        .mayLiveOnHost(new StepDraft(scene.state, BUDGET), candidate, this::secondsPerToken))
+                .isTrue();
     }
 
     @Test

@@ -54,6 +54,6 @@ public record Neo(Pipeline pipeline, StepPredictor predictor) implements Policy 
 
     @Override
     public void completed(StepDraft draft, double achieved) {
-        pipeline.completed(draft);
+        pipeline.completed(draft, achieved);
     }
 }

@@ -1,9 +1,11 @@
 package dev.tandem.engine.strategy.select;
 
 import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.strategy.SpeedupEstimate;
 import java.util.Optional;
 import java.util.Set;
+import java.util.function.Predicate;
 
 /**
  * A choice of the selector that uses the host.
@@ -14,11 +16,26 @@ import java.util.Set;
  * @param instead drafts the step while the selector holds the arm in its pipeline, though the arm's policy would enter
  *     async overlap
  * @param leave drafts steps in which in-flight tokens go on and none is admitted, before another arm takes over
+ * @param beyondTarget drafts the steps while in-flight tokens would wait longer than their target
  */
 public record Arm(
-        String name, Policy policy, Set<SpeedupEstimate.Kind> kinds, Optional<Policy> instead, Optional<Policy> leave) {
-    /** An arm that is left at once and never held in a pipeline. */
+        String name,
+        Policy policy,
+        Set<SpeedupEstimate.Kind> kinds,
+        Optional<Policy> instead,
+        Optional<Policy> leave,
+        Optional<BeyondTarget> beyondTarget) {
+    /** An arm that is left at once, never held in a pipeline, and the same whatever the target is. */
     public Arm(String name, Policy policy, Set<SpeedupEstimate.Kind> kinds) {
-        this(name, policy, kinds, Optional.empty(), Optional.empty());
+        this(name, policy, kinds, Optional.empty(), Optional.empty(), Optional.empty());
     }
+
+    /**
+     * What an arm of async overlap does where its tokens would wait longer than their target.
+     *
+     * @param keepsTarget whether in-flight tokens keep the target
+     * @param returns drafts steps in which in-flight tokens go on and none is admitted
+     * @param policy drafts the steps without in-flight tokens
+     */
+    public record BeyondTarget(Predicate<SchedulerState> keepsTarget, Policy returns, Policy policy) {}
 }

@@ -107,6 +107,11 @@ final class ArmSelection {
         return phase;
     }
 
+    /** The measured steps of gpu-only. */
+    ThroughputWindow gpuOnly() {
+        return gpuOnly;
+    }
+
     int losses() {
         return losses;
     }

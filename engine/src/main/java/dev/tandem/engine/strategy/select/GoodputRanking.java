@@ -7,9 +7,10 @@ import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.StepPredictor.Work;
 
 /**
- * Ranks arms by goodput: normalised work per second, in which late work counts a tenth. A prompt is late once the
- * target of its first token has passed. A token is late while its sequence gets tokens more slowly than its target,
- * since the sequence entered its tier. Without targets, goodput is throughput.
+ * Ranks arms by goodput: normalised work per second, in which late work counts less. Work that is late by a factor
+ * counts as its inverse: a prompt by its time since arrival over the target of its first token, a token by the time per
+ * token of its sequence over the target, since the sequence entered its tier. So a little lateness costs little, and
+ * throughput decides where everything is late. Without targets, goodput is throughput.
  *
  * <p>Owned by: engine thread.
  *
@@ -18,35 +19,34 @@ import dev.tandem.engine.strategy.StepPredictor.Work;
  */
 public record GoodputRanking(StepPredictor predictor, LatencyTargets defaultTargets) implements ArmRanking {
     /**
-     * Weight of late work. It is above 0, so that throughput decides where everything is late. The value matters
-     * little: 0.01 and 0.3 give the same result in {@code OpenLoopTest}.
+     * Tokens that a sequence is given the time for when it enters a tier. A target is the mean of a request, and steps
+     * full of prompts make some of its tokens slow.
      */
-    private static final double LATE_WEIGHT = 0.1;
-    /** Min tokens of a sequence on a tier before its time per token counts. */
-    private static final int MIN_TOKENS = 4;
+    private static final int MIN_TOKENS = 32;
 
     @Override
     public Work work(StepDraft draft) {
         Work work = predictor.work(draft);
-        LateWork late = new LateWork();
+        Goodput tokens = new Goodput();
+        Goodput prompts = new Goodput();
         long now = draft.state().now();
         for (int batch = 0; batch < 2; batch++) {
             for (StepDraft.Row row : draft.rows(batch)) {
                 if (row.decodes()) {
-                    late.token(isLateToken(row.sequence(), now), 1);
+                    tokens.add(tokenLateness(row.sequence(), now), 1);
                 } else {
-                    late.prompt(isLatePrompt(row.sequence(), now), row.rows());
+                    prompts.add(promptLateness(row.sequence(), now), row.rows());
                 }
             }
         }
         double layerFraction = 1.0 / predictor.cost().layers();
         for (Sequence sequence : draft.state().inFlight()) {
-            late.token(isLateToken(sequence, now), layerFraction);
+            tokens.add(tokenLateness(sequence, now), layerFraction);
         }
         for (Sequence sequence : draft.admissions()) {
-            late.token(isLateToken(sequence, now), layerFraction);
+            tokens.add(tokenLateness(sequence, now), layerFraction);
         }
-        return new Work(work.promptSeconds() * late.promptWeight(), work.tokens() * late.tokenWeight());
+        return new Work(work.promptSeconds() * prompts.fraction(), work.tokens() * tokens.fraction());
     }
 
     @Override
@@ -55,47 +55,39 @@ public record GoodputRanking(StepPredictor predictor, LatencyTargets defaultTarg
         return candidate.rate(secondsPerToken) / reference.rate(secondsPerToken);
     }
 
-    private boolean isLatePrompt(Sequence sequence, long now) {
+    /** Time since a prompt's arrival over its target; 0 where it has none, or has been computed before. */
+    private double promptLateness(Sequence sequence, long now) {
         long own = sequence.request().targets().firstTokenNanos();
         long target = own > 0 ? own : defaultTargets.firstTokenNanos();
-        return target > 0
-                && sequence.outputLength() == 0
-                && now - sequence.timings().arrivedNanos() > target;
+        return target == 0 || sequence.outputLength() > 0
+                ? 0
+                : (double) (now - sequence.timings().arrivedNanos()) / target;
     }
 
-    private boolean isLateToken(Sequence sequence, long now) {
+    /** A sequence's time per token over its target; 0 where it has none. */
+    private double tokenLateness(Sequence sequence, long now) {
         long own = sequence.request().targets().perTokenNanos();
         long target = own > 0 ? own : defaultTargets.perTokenNanos();
         if (target == 0) {
-            return false;
+            return 0;
         }
-        int tokens = sequence.tiers().tokensSinceEntry();
-        return tokens >= MIN_TOKENS && now - sequence.tiers().enteredNanos() > target * tokens;
+        double tokens = Math.max(sequence.tiers().tokensSinceEntry(), MIN_TOKENS);
+        return (now - sequence.tiers().enteredNanos()) / tokens / target;
     }
 
-    /** Counts how many tokens and prompt tokens of a step are late. */
-    private static final class LateWork {
-        private double tokens;
-        private double lateTokens;
-        private double prompts;
-        private double latePrompts;
+    /** How much of some work counts. */
+    private static final class Goodput {
+        private double work;
+        private double counted;
 
-        void token(boolean late, double count) {
-            tokens += count;
-            lateTokens += late ? count : 0;
+        /** @param lateness time over its target; up to 1 the work is in time */
+        void add(double lateness, double amount) {
+            work += amount;
+            counted += amount / Math.max(1, lateness);
         }
 
-        void prompt(boolean late, double count) {
-            prompts += count;
-            latePrompts += late ? count : 0;
-        }
-
-        double tokenWeight() {
-            return lateTokens == 0 ? 1 : 1 - (1 - LATE_WEIGHT) * lateTokens / tokens;
-        }
-
-        double promptWeight() {
-            return latePrompts == 0 ? 1 : 1 - (1 - LATE_WEIGHT) * latePrompts / prompts;
+        double fraction() {
+            return work == 0 ? 1 : counted / work;
         }
     }
 }

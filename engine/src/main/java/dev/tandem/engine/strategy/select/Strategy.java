@@ -419,8 +419,11 @@ public enum Strategy {
     StrategySelector guarded(
             Options options, StepPredictor predictor, SelectorLimits limits, DoubleSupplier idealRatio) {
         CostModel cost = predictor.cost();
-        StrategySelector.Baseline baseline =
-                new StrategySelector.Baseline(gpuOnly(options), drain(options, cost), !allHost);
+        StrategySelector.Baseline baseline = new StrategySelector.Baseline(
+                gpuOnly(options),
+                drain(options, cost),
+                !allHost,
+                offloads() && options.rules().defaultTargets().perTokenNanos() > 0);
         return selector(options, predictor, arms(options, cost), Optional.of(baseline), limits, idealRatio);
     }
 
@@ -445,19 +448,23 @@ public enum Strategy {
         }
         AsyncOverlap overlap = asyncOverlap(options, cost, options.deviations());
         Neo neo = neo(options, cost);
-        // both arms share this policy; the rules' policy passes completed steps on to it, so it counts each step once
+        // these drafts alone: the policy of the rules passes completed steps on, so that each is counted once
+        Optional<Arm.BeyondTarget> beyondTarget = Optional.of(
+                new Arm.BeyondTarget(overlap::keepsTarget, overlap::draining, (state, why) -> neo.draft(state, why)));
         Arm rules = new Arm(
                 "apex's rules",
                 apex(options, cost, overlap),
                 kinds,
                 Optional.of((state, why) -> neo.draft(state, why)),
-                Optional.empty());
+                Optional.empty(),
+                beyondTarget);
         Arm alone = new Arm(
                 "async-overlap alone",
                 (state, why) -> overlap.draft(state, why),
                 Set.of(Kind.IN_FLIGHT),
                 Optional.empty(),
-                Optional.of(overlap::draining));
+                Optional.of(overlap::draining),
+                beyondTarget);
         return List.of(rules, alone);
     }
 

@@ -52,6 +52,7 @@ public final class StrategySelector implements Policy {
     private final ExpectedGain expectedGain;
     private final ArmSelection selection;
     private final ArrayDeque<Drafted> pending = new ArrayDeque<>(MAX_PENDING);
+    private final Optional<GpuDemand> gpuDemand;
     private int pipelineStays = PIPELINE_STAYS;
 
     /**
@@ -60,8 +61,9 @@ public final class StrategySelector implements Policy {
      * @param policy drafts the steps of gpu-only
      * @param drain drafts the steps of {@link Phase#DRAIN}
      * @param gpuFirst whether the other arms leave the host unused while the GPU has room for all requests
+     * @param onDemand whether they leave it unused while the GPU alone can do the work that arrives
      */
-    public record Baseline(Policy policy, Policy drain, boolean gpuFirst) {}
+    public record Baseline(Policy policy, Policy drain, boolean gpuFirst, boolean onDemand) {}
 
     /**
      * A draft, and what changes once its step has completed.
@@ -130,6 +132,7 @@ public final class StrategySelector implements Policy {
         this.predictor = predictor;
         this.ranking = ranking;
         this.margin = limits.margin();
+        this.gpuDemand = baseline.filter(Baseline::onDemand).map(base -> new GpuDemand(predictor));
         this.selection = new ArmSelection(
                 arms.stream().map(Arm::name).toList(), baseline.isPresent(), ranking, limits, idealRatio);
         List<SpeedupEstimate> estimates = arms.stream()
@@ -176,6 +179,9 @@ public final class StrategySelector implements Policy {
                 return gpuOnlyStep(gpuOnly, false, false, Optional.empty());
             }
         }
+        if (gpuDemand.isPresent() && !gpuDemand.get().needsHost()) {
+            return withoutNeed(base, gpuDemand.get(), state, why);
+        }
         ArmDraft offload = armDraft(state, why);
         boolean usesHost = offload.draft().offloads();
         if (!usesHost && selection.isOffloading() && hostTokens(state) > 0) {
@@ -191,6 +197,18 @@ public final class StrategySelector implements Policy {
             return armStep(offload, Optional.empty(), Optional.empty());
         }
         return decided(gpuOnly, offload, why);
+    }
+
+    /** A step without new requests on the host. It measures gpu-only, as soon as requests wait and none is there. */
+    private Drafted withoutNeed(Baseline base, GpuDemand demand, SchedulerState state, Decision why) {
+        boolean drains = hostTokens(state) > 0;
+        StepDraft draft = (drains ? base.drain() : base.policy()).draft(state, new Decision());
+        why.because(
+                Double.isNaN(demand.demand())
+                        ? "guard: no request has waited for long, so gpu-only"
+                        : "guard: requests arrive at %.2f of what the GPU does alone, so gpu-only",
+                demand.demand());
+        return gpuOnlyStep(draft, false, !drains && isShortOfKv(state), Optional.empty());
     }
 
     private static boolean isShortOfKv(SchedulerState state) {
@@ -250,6 +268,13 @@ public final class StrategySelector implements Policy {
             }
         }
         Arm arm = arms.get(selection.arm());
+        if (arm.beyondTarget().isPresent()
+                && !arm.beyondTarget().get().keepsTarget().test(state)) {
+            Arm.BeyondTarget other = arm.beyondTarget().get();
+            StepDraft draft = (inFlight ? other.returns() : other.policy()).draft(state, why);
+            why.because("in-flight tokens would wait longer than their target; %s", why.reason());
+            return new ArmDraft(draft, false);
+        }
         StepDraft draft = arm.policy().draft(state, why);
         boolean leavesPipeline = draft.shape() == Shape.ASYNC && !inFlight && pipelineStays < PIPELINE_STAYS;
         if (arm.instead().isEmpty() || !leavesPipeline) {
@@ -284,6 +309,7 @@ public final class StrategySelector implements Policy {
             step = pending.removeFirst();
         }
         advance(step, achieved);
+        gpuDemand.ifPresent(demand -> demand.completed(draft.state(), selection.gpuOnly(), achieved));
     }
 
     private void advance(Drafted step, double achieved) {

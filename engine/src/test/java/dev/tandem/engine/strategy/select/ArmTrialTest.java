@@ -40,7 +40,13 @@ class ArmTrialTest {
     private final StrategySelector selector = new StrategySelector(
             List.of(
                     new Arm("rules", named('r'), Set.of()),
-                    new Arm("overlap", named('o'), Set.of(), Optional.empty(), Optional.of(named('l')))),
+                    new Arm(
+                            "overlap",
+                            named('o'),
+                            Set.of(),
+                            Optional.empty(),
+                            Optional.of(named('l')),
+                            Optional.empty())),
             Optional.empty(),
             predictor,
             new GoodputRanking(predictor, LatencyTargets.NONE),

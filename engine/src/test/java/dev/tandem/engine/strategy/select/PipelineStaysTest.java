@@ -15,7 +15,7 @@ import java.util.Optional;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
-/** An arm that drafts {@code wanted}, and that the selector holds in its pipeline before async overlap. */
+/** An arm that drafts {@code wanted}, which the selector holds in its pipeline, and takes out of async overlap. */
 class PipelineStaysTest {
     private static final Budget BUDGET = new Budget(600, 20, 600);
     private static final int STAYS = StrategySelector.PIPELINE_STAYS;
@@ -24,6 +24,7 @@ class PipelineStaysTest {
     private final StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
     private Shape wanted = Shape.ASYNC;
     private StepDraft instead;
+    private boolean keepsTarget = true;
     private final StrategySelector selector = new StrategySelector(
             List.of(new Arm(
                     "arm",
@@ -33,7 +34,12 @@ class PipelineStaysTest {
                         why.because("as neo has it");
                         return instead = draft(Shape.GPU_ONLY);
                     }),
-                    Optional.empty())),
+                    Optional.empty(),
+                    Optional.of(new Arm.BeyondTarget(
+                            state -> keepsTarget, (state, why) -> draft(Shape.ASYNC), (state, why) -> {
+                                why.because("as neo has it");
+                                return draft(Shape.PIPELINE);
+                            })))),
             Optional.empty(),
             predictor,
             new GoodputRanking(predictor, LatencyTargets.NONE),
@@ -125,6 +131,20 @@ class PipelineStaysTest {
         pipeline();
         scene.inFlight(20);
         assertThat(step()).isEqualTo(Shape.ASYNC);
+    }
+
+    @Test
+    void beyondTheTargetInFlightTokensReturnAndThePipelineGoesOn() {
+        scene.inFlight(20);
+        wanted = Shape.GPU_ONLY;
+        keepsTarget = false;
+        assertThat(step()).as("tokens in flight").isEqualTo(Shape.ASYNC);
+        scene.committer.lose(scene.state.inFlight().iterator().next().key(), false);
+        Decision why = new Decision();
+        assertThat(step(why).shape()).as("none in flight").isEqualTo(Shape.PIPELINE);
+        assertThat(why.reason()).isEqualTo("in-flight tokens would wait longer than their target; as neo has it");
+        keepsTarget = true;
+        assertThat(step()).isEqualTo(Shape.GPU_ONLY);
     }
 
     @Test

@@ -79,7 +79,7 @@ class StrategySelectorTest {
     private StrategySelector selector(Policy arm, Policy gpuOnly, StepPredictor steps, SelectorLimits limits) {
         return new StrategySelector(
                 List.of(new Arm("arm", arm, Set.of(Kind.IN_FLIGHT))),
-                Optional.of(new Baseline(gpuOnly, GPU_ONLY, true)),
+                Optional.of(new Baseline(gpuOnly, GPU_ONLY, true, false)),
                 steps,
                 new GoodputRanking(steps, LatencyTargets.NONE),
                 limits,
@@ -534,7 +534,7 @@ class StrategySelectorTest {
         Sequence onGpu = scene.gpu(9);
         StrategySelector selector = new StrategySelector(
                 List.of(new Arm("arm", async, Set.of(Kind.IN_FLIGHT))),
-                Optional.of(new Baseline(GPU_ONLY, GPU_ONLY, true)),
+                Optional.of(new Baseline(GPU_ONLY, GPU_ONLY, true, false)),
                 predictor,
                 new GoodputRanking(predictor, new LatencyTargets(0, target)),
                 LIMITS,

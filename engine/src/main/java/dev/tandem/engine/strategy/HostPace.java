@@ -1,0 +1,15 @@
+package dev.tandem.engine.strategy;
+
+import dev.tandem.engine.schedule.StepDraft;
+
+/** How fast the sequences on the host would get their tokens, if a strategy kept a number of them there. */
+interface HostPace {
+    /**
+     * Expected seconds between two tokens of a host sequence.
+     *
+     * @param draft of the step at hand
+     * @param sequences on the host
+     * @param tokens of context of all of them
+     */
+    double secondsPerToken(StepDraft draft, int sequences, long tokens);
+}
