@@ -56,7 +56,12 @@ final class GainReport {
         ExecutorLimits limits = SimulationOptions.limits(options, config, profile.get());
         return checkpoint.name() + " with " + new ByteSize(limits.gpuKvBytes()) + " of GPU KV and "
                 + memory.hostKv.get() + " of host KV: "
-                + new ServedIdeal(profile.get(), limits, options.budget(), Runnable::run).line();
+                + new ServedIdeal(
+                                profile.get(),
+                                limits,
+                                ProfileIdeal.bounds(options.budget(), options.strategy.tpotTarget()),
+                                Runnable::run)
+                        .line();
     }
 
     /** GPU bytes for KV that weights and workspaces are expected to leave. */

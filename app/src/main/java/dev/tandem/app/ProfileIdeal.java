@@ -36,27 +36,30 @@ final class ProfileIdeal {
                 .or(() -> options.advanced.preset.map(Preset::hostKv))
                 .map(size -> (double) size.bytes())
                 .orElse(defaultHostBytes);
-        double targetMillis = options.strategy.perTokenTarget;
-        double maxSeconds = targetMillis > 0 ? targetMillis / 1e3 : Double.POSITIVE_INFINITY;
-        Optional<Ideal> ideal = Ideal.find(caseOf(
-                profile,
-                limits,
-                hostBytes,
-                bounds(options.budget()).withMaxTokenSeconds(maxSeconds),
-                Lengths.of(work)));
+        double targetMillis = options.strategy.tpotTarget();
+        Bounds bounds = bounds(options.budget(), targetMillis);
+        Optional<Ideal> ideal = Ideal.find(caseOf(profile, limits, hostBytes, bounds, Lengths.of(work)));
         ideal.ifPresentOrElse(
                 solved -> IdealFields.complete(result, solved),
                 () -> System.err.println("note: The result has no share_of_ideal: no schedule reaches --tpot-target "
                         + targetMillis + " on this machine. Raise the target."));
     }
 
-    /** @param hostBytes host memory for KV, whether or not the executor's strategy uses it */
-    static Ideal of(Profile profile, ExecutorLimits limits, double hostBytes, Budget budget, Lengths lengths) {
-        return Ideal.of(caseOf(profile, limits, hostBytes, bounds(budget), lengths));
+    /**
+     * The ideal of a server. Where no schedule keeps the max time per token, it is the one without that bound.
+     *
+     * @param hostBytes host memory for KV, whether or not the executor's strategy uses it
+     */
+    static Ideal of(Profile profile, ExecutorLimits limits, double hostBytes, Bounds bounds, Lengths lengths) {
+        return Ideal.find(caseOf(profile, limits, hostBytes, bounds, lengths))
+                .orElseGet(() -> Ideal.of(caseOf(
+                        profile, limits, hostBytes, bounds.withMaxTokenSeconds(Double.POSITIVE_INFINITY), lengths)));
     }
 
-    private static Bounds bounds(Budget budget) {
-        return new Bounds(Double.POSITIVE_INFINITY, budget.maxBatchTokens(), budget.maxSequences());
+    /** @param targetMillis max milliseconds per token; 0 for none */
+    static Bounds bounds(Budget budget, double targetMillis) {
+        double seconds = targetMillis > 0 ? targetMillis / 1e3 : Double.POSITIVE_INFINITY;
+        return new Bounds(seconds, budget.maxBatchTokens(), budget.maxSequences());
     }
 
     private static IdealCase caseOf(

@@ -85,7 +85,11 @@ record Scheduling(
                     + " bench simulate and the CPU executor can.");
         }
         Optional<ServedIdeal> ideal = limits.overlaps()
-                ? Optional.of(new ServedIdeal(known, limits, budget, Thread::startVirtualThread))
+                ? Optional.of(new ServedIdeal(
+                        known,
+                        limits,
+                        ProfileIdeal.bounds(budget, options.strategy.tpotTarget()),
+                        Thread::startVirtualThread))
                 : Optional.empty();
         ideal.ifPresent(solved -> log.row("gain", solved.line()));
         if (ideal.isEmpty()) {

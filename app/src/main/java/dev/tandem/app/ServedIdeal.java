@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.bench.ideal.Bounds;
 import dev.tandem.bench.ideal.Ideal;
 import dev.tandem.bench.ideal.IdealFields;
 import dev.tandem.bench.ideal.Lengths;
@@ -9,7 +10,6 @@ import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.Usage;
-import dev.tandem.engine.schedule.Budget;
 import java.util.concurrent.Executor;
 
 /**
@@ -32,7 +32,7 @@ final class ServedIdeal implements EngineListener {
 
     private final Profile profile;
     private final ExecutorLimits limits;
-    private final Budget budget;
+    private final Bounds bounds;
     private final Executor solver;
     /** Of the present ideal, or the one that is being solved. */
     private Lengths lengths;
@@ -47,12 +47,13 @@ final class ServedIdeal implements EngineListener {
      * Solves the ideal for requests of a usual length.
      *
      * @param limits of the executor, with the memory of both tiers
+     * @param bounds of a step, and of the time per token
      * @param solver runs later solutions
      */
-    ServedIdeal(Profile profile, ExecutorLimits limits, Budget budget, Executor solver) {
+    ServedIdeal(Profile profile, ExecutorLimits limits, Bounds bounds, Executor solver) {
         this.profile = profile;
         this.limits = limits;
-        this.budget = budget;
+        this.bounds = bounds;
         this.solver = solver;
         double pool = (double) limits.gpuBlocks() * limits.blockTokens();
         double scale = Math.min(1, pool / 2 / (PROMPT + OUTPUT / 2.0));
@@ -62,13 +63,16 @@ final class ServedIdeal implements EngineListener {
 
     private Ideal solve(Lengths of) {
         double hostBytes = (double) limits.hostBlocks() * limits.hostBlockTokens() * limits.kvBytesPerToken();
-        return ProfileIdeal.of(profile, limits, hostBytes, budget, of);
+        return ProfileIdeal.of(profile, limits, hostBytes, bounds, of);
     }
 
     /** One line: what offloading brings at best, and for which requests. */
     synchronized String line() {
+        String within = bounds.maxTokenSeconds() < Double.POSITIVE_INFINITY
+                ? ", %.0f ms a token".formatted(1e3 * bounds.maxTokenSeconds())
+                : "";
         return IdealFields.line(
-                ideal, "%.0f prompt and %.0f output tokens".formatted(lengths.prompt(), lengths.output()));
+                ideal, "%.0f prompt and %.0f output tokens".formatted(lengths.prompt(), lengths.output()) + within);
     }
 
     /** Throughput of the best schedule over that of the GPU alone; NaN where the GPU alone holds no request. */

@@ -22,6 +22,9 @@ import picocli.CommandLine.Option;
 @Section(Section.Heading.HYBRID)
 final class StrategyOptions {
     private static final String AUTO = "auto";
+    /** Milliseconds per token that people who read along accept: four tokens a second. */
+    private static final double INTERACTIVE_TARGET = 250;
+
     /** With fewer cores, the engine and the server leave too few for host attention to be faster. */
     private static final int MIN_CORES = 4;
     /** Not chosen by an experiment: one exchange per 256 tokens costs two copies of a sequence's KV. */
@@ -68,10 +71,10 @@ final class StrategyOptions {
     @Option(
             names = "--tpot-target",
             paramLabel = "MS",
-            defaultValue = "0",
-            description = "Time per output token that placement aims at, in milliseconds; 0 for none. tpot_target of a"
-                    + " request wins. Default: ${DEFAULT-VALUE}.")
-    double perTokenTarget;
+            description = "Max mean time per output token of a request, on whichever tier it is, in milliseconds; 0"
+                    + " for none, where only throughput counts. tpot_target of a request wins. Default: "
+                    + INTERACTIVE_TARGET + ", or 0 with a paper's strategy.")
+    Optional<Double> perTokenTarget = Optional.empty();
 
     @Option(
             names = "--rotate-after",
@@ -196,7 +199,7 @@ final class StrategyOptions {
                 .preemption(scheduling.preemption)
                 .rules(new TierRules(
                         new LatencyTargets(
-                                nanos("--ttft-target", firstTokenTarget), nanos("--tpot-target", perTokenTarget)),
+                                nanos("--ttft-target", firstTokenTarget), nanos("--tpot-target", tpotTarget())),
                         rotateAfter.orElse(deviations.has(Deviation.ROTATION) ? ROTATE_AFTER : 0),
                         maxHostSlowdown))
                 .deviations(deviations)
@@ -204,6 +207,11 @@ final class StrategyOptions {
                 .inFlight(inFlight)
                 .piggybackedTokens(piggybackedTokens)
                 .build();
+    }
+
+    /** The target of {@code --tpot-target} in milliseconds, or its default; 0 for none. */
+    double tpotTarget() {
+        return perTokenTarget.orElseGet(() -> deviations().fidelity() == Fidelity.TANDEM ? INTERACTIVE_TARGET : 0.0);
     }
 
     /** The profile from which the strategy predicts: the measured one, with the stage overhead of the deviations. */

@@ -64,7 +64,7 @@ class GainReportTest {
         // 0.92 of 140 GB without 16.06 GB of weights and 1 GB
         assertThat(GainReport.line(options("adaptive"), checkpoint, GPU, profiles))
                 .matches("Llama with 104\\.\\d+ GiB of GPU KV and .* of host KV: at best \\d\\.\\d\\d times gpu-only's"
-                        + " \\d+ output tokens/s on 1000 prompt and 400 output tokens; limits: .*");
+                        + " \\d+ output tokens/s on 1000 prompt and 400 output tokens, 250 ms a token; limits: .*");
     }
 
     @Test

@@ -3,6 +3,7 @@ package dev.tandem.app;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
+import dev.tandem.bench.ideal.Bounds;
 import dev.tandem.bench.ideal.Lengths;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
@@ -11,7 +12,6 @@ import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.Usage;
-import dev.tandem.engine.schedule.Budget;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -23,7 +23,7 @@ import org.junit.jupiter.api.Test;
 /** The ideal follows the lengths of the requests that have ended. */
 class ServedIdealTest {
     private static final double KV_BYTES_PER_TOKEN = 131_072;
-    private static final Budget BUDGET = new Budget(20_480, 512, 20_480);
+    private static final Bounds BOUNDS = Bounds.WIDE;
     private static final ExecutorLimits LIMITS = ExecutorLimits.builder()
             .vocabulary(1000)
             .contextTokens(8192)
@@ -39,7 +39,7 @@ class ServedIdealTest {
     private static Profile profile;
 
     private final Queue<Runnable> solutions = new ArrayDeque<>();
-    private final ServedIdeal ideal = new ServedIdeal(profile, LIMITS, BUDGET, solutions::add);
+    private final ServedIdeal ideal = new ServedIdeal(profile, LIMITS, BOUNDS, solutions::add);
 
     @BeforeAll
     static void read() throws IOException {
@@ -48,7 +48,7 @@ class ServedIdealTest {
 
     private static double ratioOf(double prompt, double output) {
         return ProfileIdeal.of(
-                        profile, LIMITS, 4000 * 64 * KV_BYTES_PER_TOKEN, BUDGET, Lengths.divisible(prompt, output, 0))
+                        profile, LIMITS, 4000 * 64 * KV_BYTES_PER_TOKEN, BOUNDS, Lengths.divisible(prompt, output, 0))
                 .ratio()
                 .orElseThrow();
     }

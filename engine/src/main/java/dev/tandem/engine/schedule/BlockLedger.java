@@ -111,6 +111,12 @@ final class BlockLedger {
         return forecast.isEmpty() || kv.blocksFor(tier, forecast.maxWith(candidate)) <= free;
     }
 
+    /** Max tokens that the host's sequences will hold at a time with one more, by {@link KvDemandForecast}. */
+    long maxHostTokens(Sequence candidate) {
+        KvDemandForecast forecast = forecast(KvTier.HOST);
+        return forecast.held() + forecast.maxWith(candidate);
+    }
+
     private KvDemandForecast forecast(KvTier tier) {
         if (tier == KvTier.GPU) {
             if (gpuForecast == null) {

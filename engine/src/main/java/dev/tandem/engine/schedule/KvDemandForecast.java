@@ -48,6 +48,15 @@ final class KvDemandForecast {
         count++;
     }
 
+    /** Tokens that the sequences hold now. */
+    long held() {
+        long tokens = 0;
+        for (int i = 0; i < count; i++) {
+            tokens += held(i);
+        }
+        return tokens;
+    }
+
     /** The forecast max with one more sequence, less the tokens that the others hold now. */
     int maxWith(Sequence candidate) {
         if (!sorted) {

@@ -31,9 +31,6 @@ public final class SchedulerState {
     /** Weight of the sequence that ended last in {@link #meanOutput}. */
     private static final double NEWEST_WEIGHT = 1.0 / 32;
 
-    /** Weight of the sequence that arrived last in {@link #meanContext}. */
-    private static final double NEWEST_PROMPT_WEIGHT = 1.0 / 256;
-
     private final KvCache kv;
     private final WaitingQueue waiting = new WaitingQueue();
     private final TreeSet<Sequence> gpu = new TreeSet<>(WaitingQueue.ORDER);
@@ -52,7 +49,6 @@ public final class SchedulerState {
     private long ended;
     private long arrived;
     private long arrivedTokens;
-    private double meanPrompt;
 
     /** Creates a state without sequences. */
     public SchedulerState(KvCache kv) {
@@ -141,15 +137,9 @@ public final class SchedulerState {
         return arrivedTokens;
     }
 
-    /** Tokens of context that a sequence has on average from its first output token to its last. */
-    public double meanContext() {
-        return meanPrompt + meanOutput / 2;
-    }
-
     void countArrival(int promptTokens) {
         arrived++;
         arrivedTokens += promptTokens;
-        meanPrompt += Math.max(1.0 / arrived, NEWEST_PROMPT_WEIGHT) * (promptTokens - meanPrompt);
     }
 
     /** Output lengths of sequences that ended by themselves. */

@@ -101,10 +101,12 @@ public final class StepDraft {
         return blocks.hostSequences();
     }
 
-    /** Tokens for which host blocks are held once the draft is carried out. */
-    public long hostTokens() {
-        int used = state.kv().pool(KvTier.HOST).size() - blocks.freeHost();
-        return (long) used * state.kv().blockTokens(KvTier.HOST);
+    /**
+     * Max tokens that the host's sequences are forecast to hold at a time, with one more. Sequences that started
+     * together grow together.
+     */
+    public long maxHostTokens(Sequence candidate) {
+        return blocks.maxHostTokens(candidate);
     }
 
     /** Blocks that the sequence lacks for all of its tokens, after the draft's moves. */

@@ -109,13 +109,19 @@ public final class AsyncOverlap implements Policy {
                 "apex: %d in-flight tokens return before the strategy changes, so none is admitted",
                 state.inFlight().size());
         StepDraft draft = gpuSide(state);
+        goOn(draft);
+        return draft;
+    }
+
+    /** Has the in-flight tokens of a draft go on, and admits none. */
+    void goOn(StepDraft draft) {
+        int inFlight = draft.state().inFlight().size();
         if (cohort) {
-            together(draft, state.inFlight().size());
+            together(draft, inFlight);
         } else {
-            draft.slots(bucket(slotsFor(state.inFlight().size())));
+            draft.slots(bucket(slotsFor(inFlight)));
         }
         draft.shape(Shape.ASYNC);
-        return draft;
     }
 
     @Override

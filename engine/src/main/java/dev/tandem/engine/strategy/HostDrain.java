@@ -6,20 +6,25 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import java.util.List;
+import java.util.Optional;
 
 /**
- * Empties the host tier while its sequences go on decoding in async overlap. The GPU's part of a step is that of
- * gpu-only: prompts start only on the GPU, and no sequence enters the host. Prompts and host sequences take turns for
- * free GPU blocks. A host sequence that returns needs no prefill, and while any is left on the host, steps take longer.
+ * Empties the host tier while its sequences go on decoding: in async overlap, or in two sub-batches where in-flight
+ * tokens would wait longer than their target. The GPU's part of a step is that of gpu-only: prompts start only on the
+ * GPU, and no sequence enters the host. Prompts and host sequences take turns for free GPU blocks. A host sequence that
+ * returns needs no prefill, and while any is left on the host, steps take longer.
  *
  * <p>Owned by: engine thread.
  *
  * @param budget of a step
  * @param overlap admits host tokens to layer 0
+ * @param pipeline adds host tokens to two sub-batches; empty where the strategy has one
  * @param queueBypasses as in {@link GpuOnly}
  * @param piggybackedTokens as in {@link GpuOnly}
  */
-public record HostDrain(Budget budget, AsyncOverlap overlap, int queueBypasses, int piggybackedTokens)
+public record HostDrain(
+        Budget budget, AsyncOverlap overlap, Optional<Pipeline> pipeline, int queueBypasses, int piggybackedTokens)
         implements Policy {
     /**
      * Prompts come before host sequences in one of this many steps. With prompts always first, the last host sequences
@@ -43,14 +48,21 @@ public record HostDrain(Budget budget, AsyncOverlap overlap, int queueBypasses, 
             int hostSequences = state.host().size() + state.inFlight().size();
             prefills.start(draft, draft.gpuSequences() + hostSequences, queueBypasses, maxRows);
         }
-        overlap.admit(draft);
-        draft.shape(state.inFlight().size() + draft.admissions().size() > 0 ? Shape.ASYNC : Shape.GPU_ONLY);
+        if (pipeline.isEmpty() || overlap.keepsTarget(state)) {
+            overlap.admit(draft);
+            draft.shape(state.inFlight().size() + draft.admissions().size() > 0 ? Shape.ASYNC : Shape.GPU_ONLY);
+        } else if (!state.inFlight().isEmpty()) {
+            overlap.goOn(draft);
+        } else {
+            pipeline.get().addHostTokens(draft, List.of());
+        }
         why.because(
                 "guard: offloading has ended and the host drains: %d in-flight tokens, %d of them admitted now;"
-                        + " %d rows on the GPU",
+                        + " %d host tokens of this step alone; %d rows on the GPU",
                 state.inFlight().size() + draft.admissions().size(),
                 draft.admissions().size(),
-                draft.load(0).rows());
+                draft.load(0).cpuRows() + draft.load(1).cpuRows(),
+                draft.load(0).rows() - draft.load(0).cpuRows());
         return draft;
     }
 

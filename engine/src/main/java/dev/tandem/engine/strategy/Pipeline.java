@@ -65,6 +65,12 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
         StepDraft draft = gpuKv
                 ? gpuSide(state, state.host().size() + returned.size())
                 : AllHost.prefills(state, budget, deviations);
+        addHostTokens(draft, returned);
+        return draft;
+    }
+
+    /** NEO's steps 4 and 5, for a draft that has the GPU's part of the step. */
+    void addHostTokens(StepDraft draft, Collection<Sequence> returned) {
         List<Sequence> queue = HostTier.decodable(draft);
         queue.addAll(returned);
         if (gpuKv && deviations.has(Deviation.LONGEST_WAITING_FIRST)) {
@@ -78,7 +84,6 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
         }
         boolean cpu = draft.load(0).cpuRows() + draft.load(1).cpuRows() > 0;
         draft.shape(cpu ? Shape.PIPELINE : Shape.GPU_ONLY);
-        return draft;
     }
 
     /**

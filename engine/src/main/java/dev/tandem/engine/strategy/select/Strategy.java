@@ -495,15 +495,20 @@ public enum Strategy {
         return options.deviations().has(Deviation.PIGGYBACKED_PREFILL) ? options.piggybackedTokens() : 0;
     }
 
-    private static HostDrain drain(Options options, CostModel cost) {
+    private HostDrain drain(Options options, CostModel cost) {
+        // rules of its own: those of the options count each step once, and the arms do that
+        TierRules rules = new TierRules(options.rules().defaultTargets(), 0, 0);
         AsyncOverlap overlap = new AsyncOverlap(
                 options.budget(),
                 paper(cost),
-                TierRules.neutral(),
+                rules,
                 Deviations.of(Fidelity.TANDEM),
                 options.inFlight(),
                 options.piggybackedTokens());
-        return new HostDrain(options.budget(), overlap, options.queueBypasses(), options.piggybackedTokens());
+        Optional<Pipeline> pipeline = kinds.contains(Kind.TWO_SUB_BATCHES_WITH_PROMPTS)
+                ? Optional.of(new Pipeline(options.budget(), paper(cost), rules, Deviations.of(Fidelity.TANDEM), true))
+                : Optional.empty();
+        return new HostDrain(options.budget(), overlap, pipeline, options.queueBypasses(), options.piggybackedTokens());
     }
 
     private static Apex apex(Options options, CostModel cost, AsyncOverlap overlap) {

@@ -199,9 +199,12 @@ public final class StrategySelector implements Policy {
         return decided(gpuOnly, offload, why);
     }
 
-    /** A step without new requests on the host. It measures gpu-only, as soon as requests wait and none is there. */
+    /**
+     * A step without new requests on the host. It measures gpu-only, as soon as requests wait and none is there. Before
+     * offloading began, requests on the host are those that gpu-only has preempted.
+     */
     private Drafted withoutNeed(Baseline base, GpuDemand demand, SchedulerState state, Decision why) {
-        boolean drains = hostTokens(state) > 0;
+        boolean drains = hostTokens(state) > 0 && selection.isOffloading();
         StepDraft draft = (drains ? base.drain() : base.policy()).draft(state, new Decision());
         why.because(
                 Double.isNaN(demand.demand())
