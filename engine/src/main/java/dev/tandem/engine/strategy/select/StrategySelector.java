@@ -200,7 +200,7 @@ public final class StrategySelector implements Policy {
     }
 
     /**
-     * A step without new requests on the host. It measures gpu-only, as soon as requests wait and none is there. Before
+     * A step without new requests on the host. It measures gpu-only where requests wait and none is there. Before
      * offloading began, requests on the host are those that gpu-only has preempted.
      */
     private Drafted withoutNeed(Baseline base, GpuDemand demand, SchedulerState state, Decision why) {
@@ -211,7 +211,8 @@ public final class StrategySelector implements Policy {
                         ? "guard: no request has waited for long, so gpu-only"
                         : "guard: requests arrive at %.2f of what the GPU does alone, so gpu-only",
                 demand.demand());
-        return gpuOnlyStep(draft, false, !drains && isShortOfKv(state), Optional.empty());
+        boolean counts = !drains && isShortOfKv(state) && selection.countsGpuOnly(Measurement.Demand.of(state));
+        return gpuOnlyStep(draft, false, counts, Optional.empty());
     }
 
     private static boolean isShortOfKv(SchedulerState state) {
