@@ -39,7 +39,7 @@ final class BenchReport {
     /** Starts an engine to measure, without the guard unless the options ask for it; prints its summary on stderr. */
     static EngineAssembly start(ModelOptions options, EngineListener listener) {
         StartLog log = new StartLog(System.err, true);
-        EngineAssembly assembly = EngineAssembly.start(options, false, false, listener, log);
+        EngineAssembly assembly = EngineAssembly.start(options, EngineAssembly.Use.MEASURE, listener, log);
         log.printSummary();
         return assembly;
     }

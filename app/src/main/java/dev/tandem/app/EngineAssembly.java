@@ -59,12 +59,23 @@ final class EngineAssembly implements AutoCloseable {
     }
 
     /**
-     * @param needText whether a tokenizer is required
+     * What an engine is started for, which sets defaults.
+     *
+     * @param text whether a tokenizer is required
      * @param guarded default of --guard: whether offloading runs only where it gains
-     * @param log receives the rows of the summary, and notices
+     * @param cachesPrefixes default of --enable-prefix-caching
      */
-    static EngineAssembly start(
-            ModelOptions options, boolean needText, boolean guarded, EngineListener listener, StartLog log) {
+    record Use(boolean text, boolean guarded, boolean cachesPrefixes) {
+        static final Use SERVE = new Use(true, true, true);
+        /** One request has no earlier ones to share KV with. */
+        static final Use GENERATE = new Use(true, true, false);
+        /** A benchmark measures what it says, so it computes all of its prompts. */
+        static final Use MEASURE = new Use(false, false, false);
+    }
+
+    /** @param log receives the rows of the summary, and notices */
+    static EngineAssembly start(ModelOptions options, Use use, EngineListener listener, StartLog log) {
+        boolean guarded = use.guarded();
         options.check();
         options.gpu.requireDriver();
         Checkpoint checkpoint = open(options);
@@ -79,20 +90,21 @@ final class EngineAssembly implements AutoCloseable {
                         log);
             }
             Strategy strategy = options.strategy.chosen();
-            tokenizer = tokenizer(checkpoint, needText);
+            tokenizer = tokenizer(checkpoint, use.text());
             Optional<ChatTemplate> template = template(checkpoint);
             Optional<Trace> trace = options.advanced.trace.map(Trace::new);
             Backend backend =
                     backend(options, checkpoint, trace.map(Trace::timeline).orElse(Timeline.OFF), log);
             owner = backend.executor()::close; // the executor owns the model; the engine will own the executor
             EngineConfig config = new EngineConfig(
-                    options.budget(),
-                    checkpoint.config().endTokens(),
-                    backend.contextTokens(),
-                    options.scheduling.maxQueuedRequests,
-                    options.seed,
-                    options.strategy.shadowVerificationRate(strategy, log),
-                    options.scheduling.policy);
+                            options.budget(),
+                            checkpoint.config().endTokens(),
+                            backend.contextTokens(),
+                            options.scheduling.maxQueuedRequests,
+                            options.seed,
+                            options.strategy.shadowVerificationRate(strategy, log),
+                            options.scheduling.policy)
+                    .withPrefixCache(options.memory.prefixCache(use.cachesPrefixes()));
             strategy.check(backend.executor().limits(), config.contextTokens());
             Scheduling scheduling = Scheduling.of(
                     options,

@@ -90,7 +90,8 @@ final class GenerateCommand implements Callable<Integer> {
     public Integer call() throws InterruptedException {
         sampling(maxTokens.orElse(DEFAULT_TOKENS)); // refuses a bad value before the model is loaded
         StartLog log = new StartLog(System.err, false);
-        try (EngineAssembly assembly = EngineAssembly.start(options, true, true, EngineListener.NONE, log)) {
+        try (EngineAssembly assembly =
+                EngineAssembly.start(options, EngineAssembly.Use.GENERATE, EngineListener.NONE, log)) {
             log.printSummary();
             Tokenizer tokenizer = assembly.tokenizer().orElseThrow();
             int[] tokens = promptTokens(tokenizer, assembly.template());

@@ -1,6 +1,8 @@
 package dev.tandem.app;
 
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.kv.PrefixCacheOptions;
+import java.security.SecureRandom;
 import java.util.Optional;
 import picocli.CommandLine.Option;
 
@@ -40,6 +42,25 @@ final class MemoryOptions {
             description = "GPU memory for KV in blocks of 16 tokens; wins over --kv-cache-memory. On the"
                     + " CPU executor it sizes the pool that stands for the GPU. Default: not set.")
     Optional<Integer> gpuBlocks = Optional.empty();
+
+    @Option(
+            names = "--enable-prefix-caching",
+            negatable = true,
+            description =
+                    "Keep the KV of ended requests in free GPU memory; requests that begin with the same tokens do"
+                            + " not compute it again. Default: on in serve, off in generate and bench.")
+    Optional<Boolean> prefixCaching = Optional.empty();
+
+    /**
+     * Whether and how requests share the KV of equal prefixes.
+     *
+     * @param served whether clients' requests are served; the default
+     */
+    PrefixCacheOptions prefixCache(boolean served) {
+        return prefixCaching.orElse(served)
+                ? PrefixCacheOptions.on(new SecureRandom().nextLong())
+                : PrefixCacheOptions.OFF;
+    }
 
     /** @throws ConfigurationException that names the option, its value and the remedy */
     void check() {

@@ -74,7 +74,7 @@ final class ServeCommand implements Callable<Integer> {
         try {
             warningOfOpenPort(listen.host, listen.key()).ifPresent(System.err::println);
             DeferredListener listener = new DeferredListener();
-            EngineAssembly assembly = EngineAssembly.start(options, true, true, listener, log);
+            EngineAssembly assembly = EngineAssembly.start(options, EngineAssembly.Use.SERVE, listener, log);
             try {
                 String name = name(assembly);
                 serve(server, assembly, listener, name);
@@ -105,7 +105,8 @@ final class ServeCommand implements Callable<Integer> {
                 assembly.engine(),
                 assembly.tokenizer().orElseThrow(),
                 assembly.template(),
-                defaults(assembly.checkpoint().defaults()));
+                defaults(assembly.checkpoint().defaults()),
+                listen.cacheSaltFrom);
         server.serve(listen.key(), model, assembly.decisions(), metrics);
     }
 

@@ -1,6 +1,7 @@
 package dev.tandem.app;
 
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.server.openai.CacheSaltFrom;
 import java.util.Optional;
 import picocli.CommandLine.Option;
 
@@ -30,6 +31,15 @@ final class ServerOptions {
             description = "Key that clients must send, except to /health and /metrics."
                     + " Default: the variable TANDEM_API_KEY; without it no key is needed.")
     Optional<String> apiKey = Optional.empty();
+
+    @Option(
+            names = "--cache-salt-from",
+            paramLabel = "SOURCE",
+            defaultValue = "none",
+            description = "What separates clients in the prefix cache: none, or api-key, with which clients that send"
+                    + " different keys share no KV. A request's cache_salt separates further."
+                    + " Default: ${DEFAULT-VALUE}.")
+    CacheSaltFrom cacheSaltFrom = CacheSaltFrom.NONE;
 
     @Option(
             names = "--served-model-name",

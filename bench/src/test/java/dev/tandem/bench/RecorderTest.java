@@ -26,7 +26,7 @@ class RecorderTest {
             recorder.step(new StepRecord(2 + i, new StepRecord.Tokens(0, 1, i), 0, 0, 0, 0));
             recorder.nextToken(REQUEST, 2_000_000 + i * 2_000_000L);
         }
-        recorder.finished(REQUEST, FinishReason.LENGTH, new Usage(10, 3, 1_000_000, 5_000_000, 11_000_000, 1, 1));
+        recorder.finished(REQUEST, FinishReason.LENGTH, new Usage(10, 3, 1_000_000, 5_000_000, 11_000_000, 1, 1, 0));
     }
 
     @Test
@@ -61,7 +61,7 @@ class RecorderTest {
 
     @Test
     void aRequestOfOneTokenHasNoTimePerToken() {
-        recorder.finished(REQUEST, FinishReason.STOP, new Usage(10, 1, 0, 5_000_000, 5_000_000, 0, 0));
+        recorder.finished(REQUEST, FinishReason.STOP, new Usage(10, 1, 0, 5_000_000, 5_000_000, 0, 0, 0));
         assertThat(recorder.snapshot().perToken()).isEmpty();
     }
 

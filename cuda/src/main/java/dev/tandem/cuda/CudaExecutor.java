@@ -253,6 +253,7 @@ public final class CudaExecutor implements Executor {
                 .overlaps(hasHostTier)
                 .inFlight(plan.slots(), hasHostTier ? HostAttentionQueues.MAX : 0, false)
                 .piggybackedTokens(piggybacked)
+                .maxSharedBlocks(KvPools.sharedBlocks(pools.gpuBlocks()))
                 .build();
     }
 

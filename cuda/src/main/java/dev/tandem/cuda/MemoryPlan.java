@@ -4,6 +4,7 @@ import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.cuda.forward.ForwardBuffers;
 import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.cuda.step.GraphCache;
 import dev.tandem.cuda.step.StepBuffers;
 import java.util.Locale;
@@ -61,9 +62,12 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
         return new StepBuffers.Sizes(graphRows, maxRows, maxSequences, slots, tables(gpuBlocks, shape));
     }
 
-    /** Max block numbers of all sequences of a step: those of the pool, and those of offloaded prefills. */
+    /**
+     * Max block numbers of all sequences of a step: those of the pool, those that are listed again where sequences
+     * share KV, and those of offloaded prefills.
+     */
     int tables(int gpuBlocks, ModelShape shape) {
-        return gpuBlocks + maxSequences + offloadedBlocks(shape);
+        return gpuBlocks + KvPools.sharedBlocks(gpuBlocks) + maxSequences + offloadedBlocks(shape);
     }
 
     /** Max blocks of the prefills that a step offloads. */

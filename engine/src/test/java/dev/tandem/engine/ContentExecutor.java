@@ -34,15 +34,24 @@ import java.util.function.LongPredicate;
 import java.util.stream.Stream;
 
 /**
- * An executor without a model. Each KV slot of each layer holds the sequence and position of the token that was written
- * there. Each attention checks that it reads exactly the tokens of its own sequence. The next token is a function of
- * sequence and position only, so a skipped, repeated or misplaced token is found at once.
+ * An executor without a model. Each KV slot of each layer holds the content of the token that was written there: a hash
+ * of all tokens up to it and of the cache salt. Each attention checks that it reads exactly the content of its own
+ * sequence. The next token is a function of sequence and position only, so a skipped, repeated or misplaced token is
+ * found at once.
  */
 public final class ContentExecutor implements Executor {
     private static final int BLOCK = 4;
+    /** Owner of blocks that a plan reads only. */
+    private static final long SHARED = -2;
+
     private final int hostBlock;
 
-    private record Written(long sequence, int position) {}
+    private record Prompt(int[] tokens, String salt) {}
+
+    /** By sequence. Sequences without a prompt have contents of their own. */
+    private final Map<Long, Prompt> prompts = new HashMap<>();
+    /** [tokens so far] by sequence. */
+    private final Map<Long, long[]> contents = new HashMap<>();
 
     private static final class InFlightToken {
         final Admission admission;
@@ -55,7 +64,7 @@ public final class ContentExecutor implements Executor {
 
     private final ExecutorLimits limits;
     private final Readiness readiness;
-    private final EnumMap<KvTier, Written[][]> slots = new EnumMap<>(KvTier.class);
+    private final EnumMap<KvTier, long[][]> slots = new EnumMap<>(KvTier.class);
     private final Map<Long, InFlightToken> inFlightTokens = new LinkedHashMap<>();
     private final Queue<StepResult> results = new ArrayDeque<>();
     public final List<StepPlan> plans = new ArrayList<>();
@@ -103,13 +112,41 @@ public final class ContentExecutor implements Executor {
                 .inFlight(256, Integer.MAX_VALUE, true)
                 .build();
         this.readiness = readiness;
-        slots.put(KvTier.GPU, new Written[layers][gpuBlocks * BLOCK]);
-        slots.put(KvTier.HOST, new Written[layers][hostBlocks * hostBlock]);
+        slots.put(KvTier.GPU, new long[layers][gpuBlocks * BLOCK]);
+        slots.put(KvTier.HOST, new long[layers][hostBlocks * hostBlock]);
     }
 
     /** The token after {@code position} in the sequence that arrived as number {@code sequence}. */
     public static int token(long sequence, int position) {
         return Math.floorMod(sequence * 131 + position * 17L, 997);
+    }
+
+    /** Names the prompt of the sequence that arrives as number {@code sequence}, so that it may share KV. */
+    public void prompt(long sequence, int[] tokens, String salt) {
+        prompts.put(sequence, new Prompt(tokens, salt));
+    }
+
+    private long content(long sequence, int position) {
+        long[] known = contents.getOrDefault(sequence, new long[0]);
+        if (position >= known.length) {
+            Prompt prompt = prompts.get(sequence);
+            int from = known.length;
+            known = Arrays.copyOf(known, position + 16);
+            for (int i = from; i < known.length; i++) {
+                long before = i > 0
+                        ? known[i - 1]
+                        : prompt == null ? -sequence - 1 : prompt.salt().hashCode();
+                known[i] = before * 0x5851F42D4C957F2DL + 1 + expectedToken(prompt, sequence, i);
+            }
+            contents.put(sequence, known);
+        }
+        return known[position];
+    }
+
+    private static int expectedToken(Prompt prompt, long sequence, int position) {
+        return prompt != null && position < prompt.tokens().length
+                ? prompt.tokens()[position]
+                : token(sequence, position - 1);
     }
 
     @Override
@@ -240,13 +277,20 @@ public final class ContentExecutor implements Executor {
     private void compute(Chunk chunk, int layer) {
         KvTier tier = chunk.site().tier();
         for (int i = 0; i < chunk.rows(); i++) {
+            int token = chunk.tokens()[i];
+            Prompt prompt = prompts.get(chunk.sequence());
+            fail(
+                    prompt != null
+                            && token != Chunk.PLACEHOLDER
+                            && token != expectedToken(prompt, chunk.sequence(), chunk.start() + i),
+                    "sequence " + chunk.sequence() + " has token " + token + " at " + (chunk.start() + i));
             write(tier, layer, chunk.blocks(), chunk.sequence(), chunk.start() + i);
         }
         read(tier, layer, chunk.blocks(), chunk.sequence(), chunk.start() + chunk.rows() - 1);
     }
 
     private void write(KvTier tier, int layer, int[] blocks, long sequence, int position) {
-        slots.get(tier)[layer][slot(tier, blocks, position)] = new Written(sequence, position);
+        slots.get(tier)[layer][slot(tier, blocks, position)] = content(sequence, position);
     }
 
     private int slot(KvTier tier, int[] blocks, int position) {
@@ -256,8 +300,8 @@ public final class ContentExecutor implements Executor {
 
     private void read(KvTier tier, int layer, int[] blocks, long sequence, int last) {
         for (int position = 0; position <= last; position++) {
-            Written found = slots.get(tier)[layer][slot(tier, blocks, position)];
-            if (found == null || found.sequence() != sequence || found.position() != position) {
+            long found = slots.get(tier)[layer][slot(tier, blocks, position)];
+            if (found != content(sequence, position)) {
                 throw new ExecutorException("sequence " + sequence + " reads position " + position + " of layer "
                         + layer + " on " + tier + " and finds " + found);
             }
@@ -268,8 +312,8 @@ public final class ContentExecutor implements Executor {
     private void overwriteStaging(StepPlan plan) {
         for (SubBatch batch : plan.subBatches()) {
             for (int block : batch.staging()) {
-                for (Written[] layer : slots.get(KvTier.GPU)) {
-                    Arrays.fill(layer, block * BLOCK, (block + 1) * BLOCK, null);
+                for (long[] layer : slots.get(KvTier.GPU)) {
+                    Arrays.fill(layer, block * BLOCK, (block + 1) * BLOCK, 0);
                 }
             }
         }
@@ -277,8 +321,8 @@ public final class ContentExecutor implements Executor {
 
     private void swap(Swap swap) {
         for (int layer = 0; layer < limits.layers(); layer++) {
-            Written[] from = slots.get(swap.from())[layer];
-            Written[] to = slots.get(swap.to())[layer];
+            long[] from = slots.get(swap.from())[layer];
+            long[] to = slots.get(swap.to())[layer];
             for (int position = 0; position < swap.tokens(); position++) {
                 to[slot(swap.to(), swap.toBlocks(), position)] = from[slot(swap.from(), swap.fromBlocks(), position)];
             }
@@ -308,7 +352,7 @@ public final class ContentExecutor implements Executor {
                 fail(
                         chunk.site() == AttentionSite.CPU_FROM_HOST && chunk.rows() > 1,
                         "the CPU decodes, it does not prefill");
-                claim(owners, chunk.site().tier(), chunk.blocks(), chunk.sequence());
+                claim(owners, chunk);
             }
         }
         for (Admission admission : plan.admissions()) {
@@ -336,6 +380,21 @@ public final class ContentExecutor implements Executor {
         int maxTokens = limits.staging().maxTokens(limits.maxBatchTokens());
         fail(staged.gpuBlocks() * BLOCK > maxTokens, staged + " is more than " + maxTokens + " tokens");
         fail(rows > limits.maxBatchTokens(), rows + " rows of at most " + limits.maxBatchTokens());
+    }
+
+    /** The blocks that a chunk writes are its own; those that it reads may be read by others too. */
+    private void claim(Map<KvTier, Map<Integer, Long>> owners, Chunk chunk) {
+        KvTier tier = chunk.site().tier();
+        int tokens = tier == KvTier.GPU ? BLOCK : hostBlock;
+        int[] blocks = chunk.blocks();
+        int written = chunk.start() / tokens;
+        claim(owners, tier, Arrays.copyOfRange(blocks, written, blocks.length), chunk.sequence());
+        for (int i = 0; i < written; i++) {
+            Long other = owners.get(tier).put(blocks[i], SHARED);
+            fail(
+                    other != null && other != SHARED,
+                    tier + " block " + blocks[i] + " is read by " + chunk.sequence() + " and written by " + other);
+        }
     }
 
     private static void claim(Map<KvTier, Map<Integer, Long>> owners, KvTier tier, int[] blocks, long sequence) {

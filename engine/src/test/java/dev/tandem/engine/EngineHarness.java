@@ -2,11 +2,13 @@ package dev.tandem.engine;
 
 import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.executor.Executor;
+import dev.tandem.engine.kv.PrefixCacheOptions;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.loop.EngineLoop;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.queue.AdmissionQueue;
 import dev.tandem.engine.request.FinishReason;
+import dev.tandem.engine.request.PrefixCaching;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TextDecoder;
@@ -49,10 +51,15 @@ public final class EngineHarness implements AutoCloseable {
     public final Map<String, Answer> answers = new LinkedHashMap<>();
 
     public EngineHarness(Executor executor, Scheduler scheduler, Budget budget) {
+        this(executor, scheduler, budget, PrefixCacheOptions.OFF);
+    }
+
+    public EngineHarness(Executor executor, Scheduler scheduler, Budget budget, PrefixCacheOptions prefixCache) {
         this.executor = executor;
         this.queue = new AdmissionQueue(100_000, clock);
-        EngineConfig config =
-                new EngineConfig(budget, Set.of(), executor.limits().contextTokens(), 100_000, 1);
+        EngineConfig config = new EngineConfig(
+                        budget, Set.of(), executor.limits().contextTokens(), 100_000, 1)
+                .withPrefixCache(prefixCache);
         this.loop = new EngineLoop(config, queue, scheduler, executor, clock, EngineListener.NONE);
     }
 
@@ -61,9 +68,13 @@ public final class EngineHarness implements AutoCloseable {
     }
 
     public void submit(String id, int[] prompt, SamplingParams sampling) {
+        submit(id, prompt, sampling, PrefixCaching.SHARED);
+    }
+
+    public void submit(String id, int[] prompt, SamplingParams sampling, PrefixCaching caching) {
         Answer answer = new Answer();
         answers.put(id, answer);
-        queue.offer(List.of(new Request(id, prompt, sampling, 0, TextDecoder.none(), event -> {
+        Request request = new Request(id, prompt, sampling, 0, TextDecoder.none(), event -> {
             switch (event) {
                 case TokenEvent.Token token -> {
                     answer.tokens.add(token.id());
@@ -80,7 +91,12 @@ public final class EngineHarness implements AutoCloseable {
                     }
                 }
             }
-        })));
+        });
+        queue.offer(List.of(request.withCaching(caching)));
+    }
+
+    public void resetPrefixCache() {
+        queue.resetPrefixCache();
     }
 
     public void cancel(String id) {

@@ -3,6 +3,7 @@ package dev.tandem.server;
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.executor.Readiness;
+import dev.tandem.engine.kv.PrefixCacheOptions;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.schedule.Budget;
@@ -14,6 +15,7 @@ import dev.tandem.server.http.AccessLog;
 import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.http.OriginPolicy;
 import dev.tandem.server.metrics.ServerMetrics;
+import dev.tandem.server.openai.CacheSaltFrom;
 import dev.tandem.server.openai.ServedModel;
 import dev.tandem.text.ChatTemplate;
 import java.io.IOException;
@@ -43,8 +45,8 @@ final class RunningServer implements AutoCloseable {
             + "\n{% endfor %}{% if tools %}{{ tools | length }} tools{% endif %}";
 
     final FakeTokenizer tokenizer = new FakeTokenizer();
-    final GatedExecutor executor =
-            new GatedExecutor(new ContentExecutor(2, 1024, 0, 256, CONTEXT, Readiness.allEarly()));
+    final ContentExecutor contents = new ContentExecutor(2, 1024, 0, 256, CONTEXT, Readiness.allEarly());
+    final GatedExecutor executor = new GatedExecutor(contents);
     final Engine engine;
     private final TandemServer server;
 
@@ -57,10 +59,25 @@ final class RunningServer implements AutoCloseable {
     }
 
     RunningServer(HttpLimits limits, OriginPolicy origins, Optional<String> key, AccessLog log) {
+        this(limits, origins, key, log, PrefixCacheOptions.OFF, CacheSaltFrom.NONE);
+    }
+
+    /** A server with a prefix cache; {@link ContentExecutor#prompt} must name each prompt. */
+    RunningServer(CacheSaltFrom salts) {
+        this(LIMITS, ORIGINS, Optional.empty(), AccessLog.OFF, PrefixCacheOptions.on(1), salts);
+    }
+
+    private RunningServer(
+            HttpLimits limits,
+            OriginPolicy origins,
+            Optional<String> key,
+            AccessLog log,
+            PrefixCacheOptions prefixCache,
+            CacheSaltFrom salts) {
         Budget budget = new Budget(256, 8, 256);
         ServerMetrics metrics = new ServerMetrics("fake");
         engine = new Engine(
-                        new EngineConfig(budget, Set.of(), CONTEXT, QUEUE, 1),
+                        new EngineConfig(budget, Set.of(), CONTEXT, QUEUE, 1).withPrefixCache(prefixCache),
                         PolicyScheduler.of(new GpuOnly(budget, Preemption.RECOMPUTE)),
                         executor,
                         Clock.system(),
@@ -72,7 +89,8 @@ final class RunningServer implements AutoCloseable {
                 engine,
                 tokenizer,
                 Optional.of(new ChatTemplate(TEMPLATE, "", "")),
-                ServedModel.SamplingDefaults.NEUTRAL);
+                ServedModel.SamplingDefaults.NEUTRAL,
+                salts);
         server.serve(key, model, new DecisionLog(16), metrics);
     }
 

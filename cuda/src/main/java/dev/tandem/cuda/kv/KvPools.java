@@ -37,6 +37,11 @@ import java.util.stream.IntStream;
 public final class KvPools implements AutoCloseable {
     /** Layers per copy: a step's first layer waits for one copy. */
     private static final int LAYERS_AT_ONCE = 2;
+    /**
+     * Max references per GPU block on average, beyond the first; a hundred sequences over a prefix of a thirtieth of
+     * the pool have 3.
+     */
+    private static final int MAX_SHARERS = 4;
 
     static final long WORD = 4;
     /** All bits set, which is NaN in both types. */
@@ -101,9 +106,10 @@ public final class KvPools implements AutoCloseable {
                 ? device.pinned(bytes, "the host KV pool")
                 : device.pinnedHuge(bytes, "the host KV pool");
         int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
-        int max = gpuBlocks / ratio + maxSequences + 1;
-        this.outs = copyList(max, true, "swaps out");
-        this.ins = copyList(max, false, "swaps in");
+        int sequences = maxSequences + 1;
+        // sequences that leave the GPU copy the blocks that they share once each
+        this.outs = copyList((gpuBlocks + sharedBlocks(gpuBlocks)) / ratio + sequences, true, "swaps out");
+        this.ins = copyList(gpuBlocks / ratio + sequences, false, "swaps in");
         this.prefillOffload = new PrefillOffload(device, kernels, this, shape, offloadedBlocks, maxSequences);
         this.swapping = device.stream("swaps");
         this.planned = device.event();
@@ -111,6 +117,14 @@ public final class KvPools implements AutoCloseable {
         for (int i = 0; i < swapped.length; i++) {
             swapped[i] = device.event();
         }
+    }
+
+    /**
+     * Max references to GPU blocks beyond the first of each. A block takes 4 bytes per reference in each step buffer,
+     * and 8 in the list of moves, of the hundreds of KiB of its KV.
+     */
+    public static int sharedBlocks(int gpuBlocks) {
+        return MAX_SHARERS * gpuBlocks;
     }
 
     /** @param max moves in a step */

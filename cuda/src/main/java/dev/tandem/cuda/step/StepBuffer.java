@@ -177,6 +177,10 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     /** Appends a block table; returns where it starts. */
     public int table(int[] blocks, int count) {
         int at = tableInts;
+        if (at + count > adjustedAt - tablesAt) {
+            throw new IllegalStateException("the block tables of a step have more than " + (adjustedAt - tablesAt)
+                    + " entries; the engine shares more blocks than ExecutorLimits.maxSharedBlocks");
+        }
         MemorySegment.copy(blocks, 0, memory, JAVA_INT, 4L * (tablesAt + at), count);
         tableInts += count;
         return at;

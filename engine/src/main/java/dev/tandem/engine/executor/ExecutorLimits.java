@@ -23,6 +23,7 @@ public final class ExecutorLimits {
     private final int maxInFlight;
     private final boolean completesWithinStep;
     private final int piggybackedTokens;
+    private final long maxSharedBlocks;
 
     private ExecutorLimits(Builder builder) {
         requirePositive("vocabulary", builder.vocabulary);
@@ -44,6 +45,7 @@ public final class ExecutorLimits {
         maxInFlight = builder.maxInFlight;
         completesWithinStep = builder.completesWithinStep;
         piggybackedTokens = builder.piggybackedTokens;
+        maxSharedBlocks = builder.maxSharedBlocks;
     }
 
     private static void requirePositive(String name, int value) {
@@ -135,6 +137,14 @@ public final class ExecutorLimits {
         return piggybackedTokens;
     }
 
+    /**
+     * Max references to GPU blocks beyond the first of each, when sequences share KV: how many entries a step's block
+     * tables may have beyond the blocks of the pool.
+     */
+    public long maxSharedBlocks() {
+        return maxSharedBlocks;
+    }
+
     /** A builder of limits without a host tier; vocabulary, context, block size and batch size must be set. */
     public static Builder builder() {
         return new Builder();
@@ -157,6 +167,7 @@ public final class ExecutorLimits {
         private int maxInFlight;
         private boolean completesWithinStep;
         private int piggybackedTokens;
+        private long maxSharedBlocks = Long.MAX_VALUE;
 
         private Builder() {}
 
@@ -243,6 +254,12 @@ public final class ExecutorLimits {
         /** Sets {@link ExecutorLimits#piggybackedTokens}; 0 without it. */
         public Builder piggybackedTokens(int value) {
             piggybackedTokens = value;
+            return this;
+        }
+
+        /** Sets {@link ExecutorLimits#maxSharedBlocks}; unlimited without it. */
+        public Builder maxSharedBlocks(long value) {
+            maxSharedBlocks = value;
             return this;
         }
 

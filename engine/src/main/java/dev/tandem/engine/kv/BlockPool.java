@@ -1,39 +1,87 @@
 package dev.tandem.engine.kv;
 
 import java.util.Arrays;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
- * The KV blocks of one tier: which are free, and which sequence owns each of the others.
+ * The KV blocks of one tier: which are free, how many sequences refer to each of the others, and which prefixes they
+ * hold.
  *
- * <p>The block freed last is granted first, so that a small working set stays small.
+ * <table>
+ * <caption>States of a block</caption>
+ * <tr><th>state</th><th>references</th><th>node</th><th>ends</th></tr>
+ * <tr><td>free</td><td>0</td><td>none</td><td>when it is granted</td></tr>
+ * <tr><td>private: its sequence may write it</td><td>1</td><td>none</td>
+ *     <td>when it is registered, or released</td></tr>
+ * <tr><td>held: nobody writes it</td><td>1 or more</td><td>one</td><td>when the last sequence releases it</td></tr>
+ * <tr><td>cached</td><td>0</td><td>one</td><td>when a sequence hits it, or when it is evicted</td></tr>
+ * <tr><td>quarantined: a worker or the device may still write it</td><td>0</td><td>none</td><td>never</td></tr>
+ * </table>
+ *
+ * <p>A held block whose prefix has been dropped keeps its references, and is free after the last one.
+ *
+ * <p>The block freed last is granted first, so that a small working set stays small. Cached blocks are granted when no
+ * block is free, the least recently used first.
  *
  * <p>Owned by: engine thread.
  */
 public final class BlockPool {
-    private static final long FREE = -1;
-    /** Never granted again, because a worker or the device may still write it. */
-    private static final long QUARANTINED = -2;
+    private static final int QUARANTINED = -1;
 
     private final KvTier tier;
-    private final long[] owner;
+    /** [blocks] sequences that list the block, or {@link #QUARANTINED}. */
+    private final int[] references;
+    /** [blocks] XOR of the sequences' keys, each plus 1: with one reference, it names the sequence. */
+    private final long[] holders;
+    /** [blocks] the prefix whose KV the block holds. */
+    private final @Nullable PrefixNode[] nodes;
+
     private final int[] free;
     private int freeCount;
     private int quarantined;
+    /** Sum of all references. */
+    private long referenceCount;
 
-    /** Creates a pool whose blocks are all free. */
+    /** [blocks + 1] neighbours of cached blocks in the order of their last use; the last entry is both ends. */
+    private final int[] older;
+
+    private final int[] newer;
+    private int cached;
+    private long evictions;
+    private final Consumer<PrefixNode> evicted;
+
+    /** Creates a pool whose blocks are all free, and that caches none. */
     public BlockPool(KvTier tier, int blocks) {
+        this(tier, blocks, node -> {
+            throw new IllegalStateException("the " + tier + " pool caches no blocks");
+        });
+    }
+
+    /**
+     * Creates a pool whose blocks are all free.
+     *
+     * @param evicted drops the node of a block that is to be granted to another sequence
+     */
+    BlockPool(KvTier tier, int blocks, Consumer<PrefixNode> evicted) {
         if (blocks < 0) {
             throw new IllegalArgumentException(
                     "the " + tier + " pool was to have " + blocks + " blocks; it must not be negative");
         }
         this.tier = tier;
-        this.owner = new long[blocks];
+        this.evicted = evicted;
+        this.references = new int[blocks];
+        this.holders = new long[blocks];
+        this.nodes = new PrefixNode[blocks];
         this.free = new int[blocks];
         this.freeCount = blocks;
-        Arrays.fill(owner, FREE);
         for (int i = 0; i < blocks; i++) {
             free[i] = blocks - 1 - i;
         }
+        this.older = new int[blocks + 1];
+        this.newer = new int[blocks + 1];
+        older[blocks] = blocks;
+        newer[blocks] = blocks;
     }
 
     /** Where the blocks are. */
@@ -43,49 +91,149 @@ public final class BlockPool {
 
     /** All blocks. */
     public int size() {
-        return owner.length;
+        return references.length;
     }
 
-    /** Blocks that can be granted. */
+    /** Blocks that can be granted, cached ones included. */
     public int free() {
-        return freeCount;
+        return freeCount + cached;
     }
 
-    /** Blocks that sequences own. */
+    /** Blocks that hold the KV of a prefix and that no sequence refers to. */
+    public int cached() {
+        return cached;
+    }
+
+    /** Blocks that sequences refer to. */
     public int used() {
-        return owner.length - freeCount - quarantined;
+        return references.length - freeCount - cached - quarantined;
     }
 
+    /** Sequences that refer to the block. */
+    public int references(int block) {
+        return Math.max(0, references[block]);
+    }
+
+    /** References beyond the first of each block. */
+    public long shared() {
+        return referenceCount - used();
+    }
+
+    /** Cached blocks that were granted to another sequence so far. */
+    public long evictions() {
+        return evictions;
+    }
+
+    @Nullable
+    PrefixNode node(int block) {
+        return nodes[block];
+    }
+
+    /** Takes a block out of use that only the sequence refers to and that holds no prefix; releases any other. */
     void quarantine(int block, long sequence) {
-        requireOwner(block, sequence);
-        owner[block] = QUARANTINED;
+        if (references[block] > 1 || nodes[block] != null) {
+            give(block, sequence); // its tokens are computed, so nobody writes it
+            return;
+        }
+        removeHolder(block, sequence);
+        references[block] = QUARANTINED;
         quarantined++;
     }
 
-    private void requireOwner(int block, long sequence) {
-        if (owner[block] != sequence) {
-            throw new IllegalStateException(
-                    tier + " block " + block + " is owned by " + owner[block] + ", not by sequence " + sequence);
+    private void removeHolder(int block, long sequence) {
+        holders[block] ^= sequence + 1;
+        referenceCount--;
+        boolean wrong = references[block] <= 1 && holders[block] != 0;
+        if (references[block] < 1 || wrong) {
+            throw new IllegalStateException(tier + " block " + block + " with " + references[block]
+                    + " references is not held by sequence " + sequence);
         }
     }
 
     int take(long sequence) {
+        if (freeCount == 0) {
+            evictOldest();
+        }
         int block = free[--freeCount];
-        owner[block] = sequence;
+        addReference(block, sequence);
         return block;
     }
 
+    /** Has the sequence refer to a block that holds a prefix. */
+    void share(int block, long sequence) {
+        if (references[block] == 0) {
+            uncache(block);
+        }
+        addReference(block, sequence);
+    }
+
+    private void addReference(int block, long sequence) {
+        references[block]++;
+        referenceCount++;
+        holders[block] ^= sequence + 1;
+    }
+
+    /** Ends a sequence's reference; a block without references is free, or cached when it holds a prefix. */
     void give(int block, long sequence) {
-        requireOwner(block, sequence);
-        owner[block] = FREE;
-        free[freeCount++] = block;
+        removeHolder(block, sequence);
+        if (--references[block] > 0) {
+            return;
+        }
+        if (nodes[block] == null) {
+            free[freeCount++] = block;
+        } else {
+            int end = references.length;
+            older[block] = older[end];
+            newer[block] = end;
+            newer[older[end]] = block;
+            older[end] = block;
+            cached++;
+        }
+    }
+
+    /** Says that a private block holds the KV of a prefix from now on. */
+    void register(int block, PrefixNode node) {
+        if (references[block] != 1 || nodes[block] != null) {
+            throw new IllegalStateException(tier + " block " + block + " with " + references[block]
+                    + " references is registered twice, or is shared before it is registered");
+        }
+        nodes[block] = node;
+    }
+
+    /** Says that the block's prefix is in the tree no more. */
+    void unregister(PrefixNode node) {
+        int block = node.block;
+        nodes[block] = null;
+        if (references[block] == 0) {
+            uncache(block);
+            free[freeCount++] = block;
+        }
+    }
+
+    private void uncache(int block) {
+        newer[older[block]] = newer[block];
+        older[newer[block]] = older[block];
+        cached--;
+    }
+
+    private void evictOldest() {
+        int block = newer[references.length];
+        PrefixNode node = block == references.length ? null : nodes[block];
+        if (node == null) {
+            throw new IllegalStateException("the " + tier + " pool has no block to grant");
+        }
+        evictions++;
+        evicted.accept(node);
     }
 
     /** Takes free blocks out of the free list until {@link #giveBack}; nobody owns them. */
     int[] borrow(int blocks) {
-        if (blocks > freeCount) {
+        if (blocks > free()) {
             throw new IllegalStateException(
-                    tier + " pool: " + blocks + " blocks are to be borrowed and " + freeCount + " are free");
+                    tier + " pool: " + blocks + " blocks are to be borrowed and " + free() + " are free");
+        }
+        while (freeCount < blocks) {
+            evictOldest();
         }
         freeCount -= blocks;
         return Arrays.copyOfRange(free, freeCount, freeCount + blocks);
@@ -97,30 +245,65 @@ public final class BlockPool {
         }
     }
 
-    long owner(int block) {
-        return owner[block];
-    }
-
-    /** Fails when a block is lost, free twice, or both free and owned. */
-    void checkIntegrity() {
-        boolean[] seen = new boolean[owner.length];
+    /**
+     * Fails when a block is lost, is in two states, or has other references than those of the tables.
+     *
+     * @param expected [blocks] how many tables list the block
+     * @param keys [blocks] XOR of the keys of their sequences, each plus 1
+     */
+    void checkIntegrity(int[] expected, long[] keys) {
+        int[] states = new int[references.length];
+        for (int i = 0; i < freeCount; i++) {
+            states[free[i]]++;
+        }
         for (int i = 0; i < freeCount; i++) {
             int block = free[i];
-            if (seen[block] || owner[block] != FREE) {
-                throw new IllegalStateException(tier + " block " + block + " is in the free list and is owned by "
-                        + owner[block] + ", or is there twice");
-            }
-            seen[block] = true;
+            require(references[block] == 0 && nodes[block] == null && states[block] == 1, block, "is not free once");
         }
-        int owned = 0;
-        for (long holder : owner) {
-            if (holder != FREE) {
-                owned++;
+        int count = 0;
+        for (int block = newer[references.length]; block != references.length; block = newer[block]) {
+            states[block]++;
+            count++;
+            PrefixNode node = nodes[block];
+            require(references[block] == 0 && node != null, block, "is in the list of cached blocks");
+            require(node == null || node.firstChild == null || isDone(node, states), block, "precedes its child");
+        }
+        if (count != cached) {
+            throw new IllegalStateException(tier + " pool: " + count + " blocks are listed as cached, not " + cached);
+        }
+        int left = 0;
+        for (int block = 0; block < references.length; block++) {
+            PrefixNode node = nodes[block];
+            require(node == null || node.block == block && node.attached, block, "and its node do not agree");
+            PrefixNode before = node == null ? null : node.previous();
+            require(before == null || before.attached, block, "has a prefix that is not in the tree");
+            left += references[block] == QUARANTINED ? 1 : 0;
+            states[block] += references[block] == 0 ? 0 : 1;
+            require(states[block] == 1, block, "is lost, or in two states");
+            require(
+                    references(block) == expected[block] && holders[block] == keys[block],
+                    block,
+                    "is listed by " + expected[block] + " tables");
+        }
+        if (left != quarantined) {
+            throw new IllegalStateException(tier + " pool: " + left + " blocks are quarantined, not " + quarantined);
+        }
+    }
+
+    /** Whether all children of a cached node are cached before it. */
+    private static boolean isDone(PrefixNode node, int[] states) {
+        for (PrefixNode child = node.firstChild; child != null; child = child.nextSibling) {
+            if (states[child.block] == 0) {
+                return false;
             }
         }
-        if (owned + freeCount != owner.length) {
+        return true;
+    }
+
+    private void require(boolean holds, int block, String what) {
+        if (!holds) {
             throw new IllegalStateException(
-                    tier + " pool: " + owned + " owned + " + freeCount + " free of " + owner.length + " blocks");
+                    tier + " block " + block + " with " + references[block] + " references " + what);
         }
     }
 }

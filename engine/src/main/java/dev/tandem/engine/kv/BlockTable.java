@@ -14,6 +14,14 @@ public final class BlockTable {
     private int count;
     /** The last result of {@link #toArray}; null once the table has changed. */
     private int @Nullable [] snapshot;
+    /** Of the last block that is registered; while the sequence waits, of the last block that it would hit. */
+    private @Nullable PrefixNode node;
+    /** Whether full blocks are registered in the prefix tree. */
+    private boolean registers;
+    /** Blocks that were taken from the prefix cache at the last start. */
+    private int hits;
+    /** Of the sequence's hit while it waits. */
+    private int[] hitBlocks = {};
 
     /** Where the blocks are. */
     public KvTier tier() {
@@ -38,6 +46,40 @@ public final class BlockTable {
         return snapshot;
     }
 
+    /** Blocks that were taken from the prefix cache when the sequence last started. */
+    public int hits() {
+        return hits;
+    }
+
+    void hits(int blocks) {
+        hits = blocks;
+    }
+
+    int[] hitBlocks() {
+        return hitBlocks;
+    }
+
+    void hitBlocks(int[] blocks) {
+        hitBlocks = blocks;
+    }
+
+    @Nullable
+    PrefixNode node() {
+        return node;
+    }
+
+    void node(@Nullable PrefixNode next) {
+        node = next;
+    }
+
+    boolean registers() {
+        return registers;
+    }
+
+    void registers(boolean next) {
+        registers = next;
+    }
+
     void tier(KvTier next) {
         if (count > 0) {
             throw new IllegalStateException(
@@ -54,8 +96,14 @@ public final class BlockTable {
         snapshot = null;
     }
 
+    void replace(int index, int block) {
+        blocks[index] = block;
+        snapshot = null;
+    }
+
     void clear() {
         count = 0;
+        registers = false; // a step that was planned before may still name its tokens
         snapshot = null;
     }
 }

@@ -18,4 +18,19 @@ public interface KvCapacity {
 
     /** Blocks that the sequence lacks to hold {@code tokens} tokens in the tier where it is. */
     int missing(Sequence sequence, int tokens);
+
+    /** Whether sequences with equal prefixes share KV. */
+    boolean cachesPrefixes();
+
+    /**
+     * The GPU blocks that hold the KV of a waiting sequence's first tokens, in token order; the array is not to be
+     * changed. Sequences that start on the GPU take all of them or none.
+     */
+    int[] hit(Sequence waiting);
+
+    /** Max references to GPU blocks beyond the first of each. */
+    long maxShared();
+
+    /** How much the prefix cache is used. */
+    PrefixCacheUse prefixCacheUse();
 }

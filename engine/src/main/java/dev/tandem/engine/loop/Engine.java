@@ -175,6 +175,15 @@ public final class Engine implements AutoCloseable {
         LockSupport.unpark(thread);
     }
 
+    /** Empties the prefix cache: requests that are submitted later hit nothing that was computed before. */
+    public void resetPrefixCache() {
+        if (health.get() instanceof Health.Dead) {
+            return; // nothing will be computed any more
+        }
+        arrivals.resetPrefixCache();
+        LockSupport.unpark(thread);
+    }
+
     private void run() {
         String reason = SHUT_DOWN;
         try {

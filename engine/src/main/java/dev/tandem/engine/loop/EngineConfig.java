@@ -1,6 +1,7 @@
 package dev.tandem.engine.loop;
 
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.kv.PrefixCacheOptions;
 import dev.tandem.engine.schedule.Budget;
 import java.util.Set;
 
@@ -15,6 +16,7 @@ import java.util.Set;
  * @param shadowVerificationRate fraction of requests of which the GPU recomputes one token that was decoded from host
  *     KV
  * @param schedulingPolicy in which order requests run
+ * @param prefixCache whether requests with equal prefixes share KV
  */
 public record EngineConfig(
         Budget budget,
@@ -23,7 +25,28 @@ public record EngineConfig(
         int maxQueuedRequests,
         long seed,
         double shadowVerificationRate,
-        SchedulingPolicy schedulingPolicy) {
+        SchedulingPolicy schedulingPolicy,
+        PrefixCacheOptions prefixCache) {
+    /** Creates a configuration without a prefix cache. */
+    public EngineConfig(
+            Budget budget,
+            Set<Integer> endTokens,
+            int contextTokens,
+            int maxQueuedRequests,
+            long seed,
+            double shadowVerificationRate,
+            SchedulingPolicy schedulingPolicy) {
+        this(
+                budget,
+                endTokens,
+                contextTokens,
+                maxQueuedRequests,
+                seed,
+                shadowVerificationRate,
+                schedulingPolicy,
+                PrefixCacheOptions.OFF);
+    }
+
     /** Creates a configuration whose requests run in order of arrival. */
     public EngineConfig(
             Budget budget,
@@ -46,5 +69,18 @@ public record EngineConfig(
             throw new ConfigurationException("--shadow-verification-rate is " + shadowVerificationRate
                     + "; it is a fraction of requests and lies in [0, 1]");
         }
+    }
+
+    /** The same configuration with another prefix cache. */
+    public EngineConfig withPrefixCache(PrefixCacheOptions next) {
+        return new EngineConfig(
+                budget,
+                endTokens,
+                contextTokens,
+                maxQueuedRequests,
+                seed,
+                shadowVerificationRate,
+                schedulingPolicy,
+                next);
     }
 }

@@ -65,7 +65,9 @@ public final class EngineLoop {
                 limits.hostBlockTokens(),
                 limits.gpuBlocks(),
                 limits.hostBlocks(),
-                limits.staging()));
+                limits.staging(),
+                config.prefixCache(),
+                limits.maxSharedBlocks()));
         this.committer = new PlanCommitter(state);
         this.pipeline = new StepPipeline(executor, clock, state, committer);
         this.requests = new LiveRequests(config, arrivals, clock, this.listener, committer, pipeline);
@@ -100,6 +102,7 @@ public final class EngineLoop {
             switch (Objects.requireNonNull(arrivals.poll())) { // no other thread polls
                 case EngineCommand.Submit submit -> requests.accept(submit);
                 case EngineCommand.Cancel cancel -> requests.cancel(cancel.requestId());
+                case EngineCommand.ResetPrefixCache reset -> committer.resetPrefixes();
             }
         }
     }
@@ -143,6 +146,7 @@ public final class EngineLoop {
      */
     private void emit(StepPipeline.Settled settled) {
         long now = settled.settledNanos();
+        pipeline.register(settled.step().plan());
         for (StepResult.Sampled sampled : settled.result().sampled()) {
             Sequence sequence = pipeline.get(sampled.sequence());
             if (sequence != null) { // else it was cancelled or ended while the step ran

@@ -3,6 +3,7 @@ package dev.tandem.engine.loop;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.StepRecord;
 import dev.tandem.engine.request.FinishReason;
+import dev.tandem.engine.request.PrefixCaching;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
@@ -79,13 +80,14 @@ final class ShadowVerification {
         SamplingParams sampling =
                 asked ? request.sampling() : request.sampling().withLogprobs(0);
         return new Request(
-                request.id(),
-                request.prompt(),
-                sampling,
-                request.priority(),
-                request.targets(),
-                request.decoder(),
-                new Watched(request, asked, random.split()));
+                        request.id(),
+                        request.prompt(),
+                        sampling,
+                        request.priority(),
+                        request.targets(),
+                        request.decoder(),
+                        new Watched(request, asked, random.split()))
+                .withCaching(request.caching());
     }
 
     /** Passes a client its events and records tokens that were decoded from host KV. */
@@ -149,13 +151,14 @@ final class ShadowVerification {
                     .logprobs(0)
                     .build();
             try {
-                submit.accept(new Request(
+                Request verification = new Request(
                         "shadow-" + request.id(),
                         prompt,
                         sampling,
                         0,
                         TextDecoder.none(),
-                        new Verification(request.id(), token.position(), id, token.logprob())));
+                        new Verification(request.id(), token.position(), id, token.logprob()));
+                submit.accept(verification.withCaching(PrefixCaching.OFF)); // it would hit what it is to verify
                 running++;
             } catch (RequestException e) {
                 drop(request.id(), e.getMessage());

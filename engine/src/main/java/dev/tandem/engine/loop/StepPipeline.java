@@ -42,7 +42,10 @@ import org.jspecify.annotations.Nullable;
  *     <td>are free at once: a later step writes them after this one has run</td></tr>
  * </table>
  *
- * In-flight tokens follow neither column: the executor owns their blocks until a result names them.
+ * Later sequences may hit the KV of a step once its result is known: a sequence that the step loses must not be hit. A
+ * sequence that leaves at the submit is hit from then on, and no more once it is lost.
+ *
+ * <p>In-flight tokens follow neither column: the executor owns their blocks until a result names them.
  *
  * <p>Owned by: engine thread.
  */
@@ -159,6 +162,18 @@ final class StepPipeline {
         }
     }
 
+    /** Lets later sequences hit the KV that the plan's chunks have computed, but for sequences that it has lost. */
+    void register(StepPlan plan) {
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                Sequence sequence = live.get(chunk.sequence());
+                if (sequence != null && !(sequence.state() instanceof RequestState.Finished)) {
+                    committer.register(sequence, chunk.start() + chunk.rows());
+                }
+            }
+        }
+    }
+
     private void addPlaceholders(StepPlan plan) {
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
@@ -168,6 +183,7 @@ final class StepPipeline {
                 Sequence sequence = planned(chunk);
                 sequence.addPlaceholder();
                 if (sequence.length() >= sequence.limit()) {
+                    committer.register(sequence, chunk.start() + chunk.rows());
                     leave(sequence, FinishReason.LENGTH);
                 }
             }
@@ -219,6 +235,9 @@ final class StepPipeline {
      */
     Optional<Sequence> lose(StepPlan plan, StepResult.Lost lost) {
         Sequence sequence = live.get(lost.sequence());
+        if (sequence != null && lost.cause() == StepResult.Cause.SAMPLING) {
+            committer.purge(sequence);
+        }
         if (wasInFlight(plan, lost.sequence())) {
             committer.lose(lost.sequence(), lost.stillInUse());
             if (sequence != null) {

@@ -2,6 +2,7 @@ package dev.tandem.engine.observe;
 
 import dev.tandem.engine.kv.BlockPool;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.PrefixCacheUse;
 import dev.tandem.engine.schedule.SchedulerState;
 
 /**
@@ -11,9 +12,11 @@ import dev.tandem.engine.schedule.SchedulerState;
  * @param gpu KV blocks of the GPU
  * @param host KV blocks of the host
  * @param preemptions times that a sequence lost its blocks to others
+ * @param prefixCache use of the prefix cache
  * @param hostLost why the host no longer computes attention; empty while it does
  */
-public record EngineStats(Requests requests, Pool gpu, Pool host, long preemptions, String hostLost) {
+public record EngineStats(
+        Requests requests, Pool gpu, Pool host, long preemptions, PrefixCacheUse prefixCache, String hostLost) {
     /**
      * Live requests by what they wait for.
      *
@@ -29,7 +32,7 @@ public record EngineStats(Requests requests, Pool gpu, Pool host, long preemptio
      * KV blocks of one tier.
      *
      * @param blocks size of the pool
-     * @param used blocks that hold KV
+     * @param used blocks that hold KV of sequences
      */
     public record Pool(int blocks, int used) {
         private static Pool of(BlockPool pool) {
@@ -57,6 +60,7 @@ public record EngineStats(Requests requests, Pool gpu, Pool host, long preemptio
                 Pool.of(state.kv().pool(KvTier.GPU)),
                 Pool.of(state.kv().pool(KvTier.HOST)),
                 state.preemptions(),
+                state.kv().prefixCacheUse(),
                 hostLost);
     }
 }

@@ -80,6 +80,11 @@ public final class AdmissionQueue {
         commands.add(new EngineCommand.Cancel(requestId));
     }
 
+    /** Asks the engine to empty its prefix cache; requests that are offered later hit nothing computed before. */
+    public void resetPrefixCache() {
+        commands.add(new EngineCommand.ResetPrefixCache());
+    }
+
     /** Refuses new requests; once this returns, no further request enters. */
     public synchronized void close() {
         closed = true;

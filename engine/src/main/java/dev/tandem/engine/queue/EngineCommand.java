@@ -15,4 +15,7 @@ public sealed interface EngineCommand {
 
     /** Asks the engine to end a request. */
     record Cancel(String requestId) implements EngineCommand {}
+
+    /** Asks the engine to empty its prefix cache. */
+    record ResetPrefixCache() implements EngineCommand {}
 }

@@ -10,6 +10,7 @@ package dev.tandem.engine.request;
  * @param sampling how tokens are sampled and when generation ends
  * @param priority a lower value runs first, as if it had arrived earlier; 0 unless the engine schedules by priority
  * @param targets latency targets, which steer in which tier the request runs
+ * @param caching with which other requests it shares the KV of equal prefixes
  * @param decoder turns tokens into text
  * @param sink receives the events
  */
@@ -19,8 +20,21 @@ public record Request(
         SamplingParams sampling,
         int priority,
         LatencyTargets targets,
+        PrefixCaching caching,
         TextDecoder decoder,
         TokenSink sink) {
+    /** Creates a request that shares prefixes with all others without a salt. */
+    public Request(
+            String id,
+            int[] prompt,
+            SamplingParams sampling,
+            int priority,
+            LatencyTargets targets,
+            TextDecoder decoder,
+            TokenSink sink) {
+        this(id, prompt, sampling, priority, targets, PrefixCaching.SHARED, decoder, sink);
+    }
+
     /** Creates a request without latency targets of its own. */
     public Request(
             String id, int[] prompt, SamplingParams sampling, int priority, TextDecoder decoder, TokenSink sink) {
@@ -32,5 +46,10 @@ public record Request(
         if (prompt.length == 0) {
             throw RequestException.bad("prompt", "the prompt is empty; it needs at least one token");
         }
+    }
+
+    /** The same request with another choice of whom it shares prefixes with. */
+    public Request withCaching(PrefixCaching next) {
+        return new Request(id, prompt, sampling, priority, targets, next, decoder, sink);
     }
 }

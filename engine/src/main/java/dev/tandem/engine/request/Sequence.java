@@ -34,6 +34,9 @@ public final class Sequence {
     private int length;
     private int placeholders;
     private int computed;
+    /** Negative until the sequence starts. */
+    private int cachedTokens = -1;
+
     private RequestState state = RequestState.WAITING;
 
     /**
@@ -170,6 +173,23 @@ public final class Sequence {
         placeholders = 0;
     }
 
+    /**
+     * Starts with the KV of the first {@code cached} tokens in the cache.
+     *
+     * @return whether this is the first start
+     */
+    public boolean startAt(int cached) {
+        computed = cached;
+        boolean first = cachedTokens < 0;
+        cachedTokens = first ? cached : cachedTokens;
+        return first;
+    }
+
+    /** Tokens whose KV was in the prefix cache when the sequence first started. */
+    public int cachedTokens() {
+        return Math.max(0, cachedTokens);
+    }
+
     /** Sets the computed tokens to 0, so that they are computed again. The caller frees the blocks. */
     public void restart() {
         computed = 0;
@@ -177,7 +197,7 @@ public final class Sequence {
 
     /** Records that the KV entered the tier where it is now. */
     public void enteredTier(long nanos) {
-        tiers.entered(nanos, computed == 0);
+        tiers.entered(nanos, remaining() > 1 || computed == 0);
     }
 
     @Override

@@ -11,6 +11,7 @@ package dev.tandem.engine.request;
  * @param total arrival to end
  * @param preemptions times the request lost its KV blocks to others
  * @param hostTokens output tokens whose attention read host KV
+ * @param cachedTokens prompt tokens whose KV was in the prefix cache when the request first started
  */
 public record Usage(
         int promptTokens,
@@ -19,7 +20,8 @@ public record Usage(
         long timeToFirstToken,
         long total,
         int preemptions,
-        int hostTokens) {
+        int hostTokens,
+        int cachedTokens) {
     /** The usage of a sequence that ends now. */
     public static Usage of(Sequence sequence, long now) {
         SequenceTimings timings = sequence.timings();
@@ -30,6 +32,7 @@ public record Usage(
                 timings.timeToFirstToken(),
                 now - timings.arrivedNanos(),
                 sequence.tiers().preemptions(),
-                sequence.tiers().hostTokens());
+                sequence.tiers().hostTokens(),
+                sequence.cachedTokens());
     }
 }

@@ -1,11 +1,15 @@
 package dev.tandem.engine.schedule;
 
+import dev.tandem.engine.kv.BlockTable;
 import dev.tandem.engine.kv.KvCapacity;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
@@ -17,6 +21,8 @@ import org.jspecify.annotations.Nullable;
  * <p>Owned by: engine thread.
  */
 final class BlockLedger {
+    private static final int[] NO_BLOCKS = {};
+
     private final SchedulerState state;
     private final KvCapacity kv;
     private int freeGpu;
@@ -33,6 +39,10 @@ final class BlockLedger {
     private @Nullable KvDemandForecast gpuForecast;
 
     private @Nullable KvDemandForecast hostForecast;
+    /** References that the draft adds to GPU blocks, by block; only when sequences share KV. */
+    private final Map<Integer, Integer> added = new HashMap<>();
+
+    private long shared;
 
     BlockLedger(SchedulerState state) {
         this.state = state;
@@ -41,6 +51,7 @@ final class BlockLedger {
         this.freeBeforeMoves = freeGpu;
         this.freeHost = kv.pool(KvTier.HOST).free();
         this.gpuSequences = state.gpu().size();
+        this.shared = kv.pool(KvTier.GPU).shared();
     }
 
     int freeGpu() {
@@ -107,8 +118,10 @@ final class BlockLedger {
      */
     boolean roomToGrow(KvTier tier, Sequence candidate) {
         KvDemandForecast forecast = forecast(tier);
-        int free = tier == KvTier.GPU ? freeGpu : freeHost;
-        return forecast.isEmpty() || kv.blocksFor(tier, forecast.maxWith(candidate)) <= free;
+        boolean gpu = tier == KvTier.GPU;
+        int tokens = gpu ? own(candidate, referenced(hit(candidate))) : candidate.length();
+        return forecast.isEmpty()
+                || kv.blocksFor(tier, forecast.maxWith(candidate, tokens)) <= (gpu ? freeGpu : freeHost);
     }
 
     /** Max tokens that the host's sequences will hold at a time with one more, by {@link KvDemandForecast}. */
@@ -126,7 +139,7 @@ final class BlockLedger {
         }
         if (hostForecast == null) {
             hostForecast = forecastOf(state.host(), outs, hostStarts);
-            state.inFlight().forEach(hostForecast::add);
+            addAll(hostForecast, state.inFlight());
         }
         return hostForecast;
     }
@@ -136,12 +149,23 @@ final class BlockLedger {
         KvDemandForecast forecast = new KvDemandForecast(state.outputs());
         for (Sequence holder : holders) {
             if (!moved.contains(holder) && !drops.contains(holder)) {
-                forecast.add(holder);
+                forecast.add(holder, own(holder, holder.table().hits()));
             }
         }
-        arrivals.forEach(forecast::add);
-        starts.forEach(forecast::add);
+        addAll(forecast, arrivals);
+        starts.forEach(start -> forecast.add(start, own(start, starts == gpuStarts ? hit(start).length : 0)));
         return forecast;
+    }
+
+    /** Tokens of a sequence whose first blocks are shared with others. */
+    private int own(Sequence sequence, int sharedBlocks) {
+        return sequence.length() - sharedBlocks * kv.blockTokens(KvTier.GPU);
+    }
+
+    private static void addAll(KvDemandForecast forecast, Iterable<Sequence> sequences) {
+        for (Sequence sequence : sequences) {
+            forecast.add(sequence, sequence.length());
+        }
     }
 
     /**
@@ -152,13 +176,14 @@ final class BlockLedger {
         gpuForecast = null;
         hostForecast = null;
         gpuSequences--;
-        freeGpu += sequence.table().count();
+        freeGpu += freedBy(sequence);
+        int free = release(sequence);
         if (toHost && sequence.remaining() == 1 && hostHasRoomFor(sequence)) {
             freeHost -= kv.blocksFor(KvTier.HOST, sequence.computed());
             outs.add(sequence);
             moved.add(sequence);
         } else {
-            freeBeforeMoves += sequence.table().count();
+            freeBeforeMoves += free;
             drops.add(sequence);
         }
     }
@@ -183,21 +208,93 @@ final class BlockLedger {
 
     /** Counts the blocks of all tokens of a waiting sequence that starts in the tier. */
     void start(Sequence sequence, KvTier tier) {
-        int blocks = kv.blocksFor(tier, sequence.length());
         KvDemandForecast forecast;
+        int[] hit = tier == KvTier.GPU ? hit(sequence) : NO_BLOCKS;
         if (tier == KvTier.GPU) {
             gpuStarts.add(sequence);
             forecast = gpuForecast;
-            freeGpu -= blocks;
+            freeGpu -= missingOnGpu(sequence);
+            freeBeforeMoves -= hit.length - referenced(hit);
+            shared += referenced(hit);
+            for (int block : hit) {
+                added.merge(block, 1, Integer::sum);
+            }
             gpuSequences++;
         } else {
             hostStarts.add(sequence);
             forecast = hostForecast;
-            freeHost -= blocks;
+            freeHost -= kv.blocksFor(tier, sequence.length());
         }
         if (forecast != null) {
-            forecast.add(sequence);
+            forecast.add(sequence, own(sequence, hit.length));
         }
+    }
+
+    /** GPU blocks of a waiting sequence's hit, in token order; none when block tables have no room for them. */
+    int[] hit(Sequence waiting) {
+        if (waiting.state() != RequestState.WAITING) {
+            return NO_BLOCKS;
+        }
+        int[] hit = kv.hit(waiting);
+        return hit.length == 0 || shared + hit.length <= kv.maxShared() ? hit : NO_BLOCKS;
+    }
+
+    /**
+     * Free blocks that a sequence takes when it starts on the GPU, or is moved there. Blocks of its hit are free too
+     * while nobody refers to them.
+     */
+    int missingOnGpu(Sequence sequence) {
+        return kv.blocksFor(KvTier.GPU, sequence.length()) - referenced(hit(sequence));
+    }
+
+    /** Whether {@code blocks} blocks can be borrowed if the sequence starts. */
+    boolean leaves(Sequence starting, int blocks) {
+        int[] hit = hit(starting);
+        return hit.length == 0 || blocks <= borrowable() - (hit.length - referenced(hit));
+    }
+
+    /**
+     * Blocks of a hit that other sequences refer to once the draft is carried out. A sequence that refers to a block
+     * refers to all blocks before it, so they are the first ones.
+     */
+    private int referenced(int[] hit) {
+        int count = hit.length;
+        while (count > 0 && references(hit[count - 1]) == 0) {
+            count--;
+        }
+        return count;
+    }
+
+    private int references(int block) {
+        return kv.pool(KvTier.GPU).references(block) + added.getOrDefault(block, 0);
+    }
+
+    /** GPU blocks that become free if the sequence leaves the GPU. */
+    int freedBy(Sequence leaving) {
+        BlockTable table = leaving.table();
+        if (!kv.cachesPrefixes()) {
+            return table.count();
+        }
+        int freed = 0;
+        for (int i = 0; i < table.count(); i++) {
+            freed += references(table.block(i)) == 1 ? 1 : 0;
+        }
+        return freed;
+    }
+
+    /** Counts the sequence's references to GPU blocks as gone; returns how many blocks nobody else refers to now. */
+    private int release(Sequence sequence) {
+        BlockTable table = sequence.table();
+        if (!kv.cachesPrefixes()) {
+            return table.count();
+        }
+        int own = 0;
+        for (int i = 0; i < table.count(); i++) {
+            int block = table.block(i);
+            added.merge(block, -1, Integer::sum);
+            own += kv.pool(KvTier.GPU).references(block) == 1 ? 1 : 0;
+        }
+        return own;
     }
 
     /** Undoes {@link #start} in the host tier. */

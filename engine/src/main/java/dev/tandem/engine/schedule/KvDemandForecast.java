@@ -10,6 +10,8 @@ import java.util.Arrays;
  * everything at their ends. So the max occurs just before one of them ends, and the forecast is the max over these
  * moments. The past-future scheduler (Gong et al., ASPLOS 2025) does this with sampled lengths; here they are means.
  *
+ * <p>Tokens that a sequence hit in the prefix cache are not counted as its own: others may hold them after its end.
+ *
  * <p>Owned by: engine thread.
  */
 final class KvDemandForecast {
@@ -33,11 +35,16 @@ final class KvDemandForecast {
         return count == 0;
     }
 
-    void add(Sequence sequence) {
+    /**
+     * Adds a sequence.
+     *
+     * @param tokens that it holds and frees at its end
+     */
+    void add(Sequence sequence, int tokens) {
         if (count == sequences.length) {
             sequences = Arrays.copyOf(sequences, 2 * count);
         }
-        long packed = Math.round(expected(sequence) * UNITS_PER_TOKEN) << 32 | sequence.length();
+        long packed = Math.round(expected(sequence) * UNITS_PER_TOKEN) << 32 | tokens;
         int at = count;
         if (sorted) {
             int found = Arrays.binarySearch(sequences, 0, count, packed);
@@ -57,8 +64,12 @@ final class KvDemandForecast {
         return tokens;
     }
 
-    /** The forecast max with one more sequence, less the tokens that the others hold now. */
-    int maxWith(Sequence candidate) {
+    /**
+     * The forecast max with one more sequence, less the tokens that the others hold now.
+     *
+     * @param candidateTokens that it takes when it starts
+     */
+    int maxWith(Sequence candidate, int candidateTokens) {
         if (!sorted) {
             Arrays.sort(sequences, 0, count);
             sorted = true;
@@ -71,7 +82,7 @@ final class KvDemandForecast {
             now += held(left - 1);
             max = Math.max(max, now + (count - left + 1) * expected(left - 1));
         }
-        long all = now + candidate.length();
+        long all = now + candidateTokens;
         max = Math.max(max, all + (count - left + 1) * tokens);
         for (; left > 0; left--) {
             now += held(left - 1);

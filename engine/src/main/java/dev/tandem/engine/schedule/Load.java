@@ -27,10 +27,10 @@ public final class Load {
         int count = row.rows();
         var sequence = row.sequence();
         rows += sign * count;
-        boolean samples = count == sequence.remaining();
+        boolean samples = row.start() + count == sequence.length();
         outputs += samples ? sign : 0;
         if (!row.decodes()) {
-            long context = sequence.computed();
+            long context = row.start();
             prefillPairs += sign * (count * context + (long) count * (count + 1) / 2);
             requests += sign * (double) count / sequence.length();
         } else {
@@ -49,7 +49,7 @@ public final class Load {
             }
         }
         if (row.site() == AttentionSite.GPU_PREFILL_OFFLOAD) {
-            prefillOffloadTokens += sign * (sequence.computed() + (long) count);
+            prefillOffloadTokens += sign * (row.start() + (long) count);
         }
     }
 

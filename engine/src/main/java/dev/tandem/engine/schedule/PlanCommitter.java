@@ -47,6 +47,8 @@ public final class PlanCommitter {
         BlockLedger blocks = draft.blocks();
         blocks.drops().forEach(this::drop);
         draft.bypassed().forEach(sequence -> sequence.timings().countBypassed());
+        // before any block is granted: a hit must not be evicted
+        List.of(draft.rows(0), draft.rows(1)).forEach(rows -> rows.forEach(this::startIfWaiting));
         // before the moves: staging must not lie in blocks that a move of the same step still reads
         int[] staging = kv.borrow(draft.stagingBlocks());
         List<Swap> swaps = swaps(blocks);
@@ -118,15 +120,19 @@ public final class PlanCommitter {
         return swap;
     }
 
+    private void startIfWaiting(StepDraft.Row row) {
+        Sequence sequence = row.sequence();
+        if (sequence.state() == RequestState.WAITING) {
+            state.queue().remove(sequence);
+            kv.start(sequence, row.site().tier(), row.start() / kv.blockTokens(KvTier.GPU));
+            state.settle(sequence);
+        }
+    }
+
     private List<Chunk> chunks(List<StepDraft.Row> rows) {
         List<Chunk> chunks = new ArrayList<>(rows.size());
         for (StepDraft.Row row : rows) {
             Sequence sequence = row.sequence();
-            if (sequence.state() == RequestState.WAITING) {
-                state.queue().remove(sequence);
-                kv.assignTier(sequence, row.site().tier());
-                state.settle(sequence);
-            }
             grow(sequence);
             boolean last = row.rows() == sequence.remaining();
             chunks.add(new Chunk(
@@ -211,6 +217,25 @@ public final class PlanCommitter {
     public void quarantine(Sequence sequence) {
         kv.quarantine(sequence);
         sequence.restart();
+    }
+
+    /**
+     * Lets later sequences hit what the sequence has computed.
+     *
+     * @param tokens from the start whose KV is computed
+     */
+    public void register(Sequence sequence, int tokens) {
+        kv.register(sequence, tokens);
+    }
+
+    /** Lets no later sequence hit what the sequence has computed, because it may be wrong. */
+    public void purge(Sequence sequence) {
+        kv.purge(sequence);
+    }
+
+    /** Empties the prefix cache. */
+    public void resetPrefixes() {
+        kv.resetPrefixes(state.live());
     }
 
     /**

@@ -19,13 +19,14 @@ public final class StepDraft {
     /**
      * One sequence's part in the step.
      *
+     * @param start tokens before those that are computed; for a sequence that starts, those of its hit
      * @param rows tokens to compute
      * @param site who computes their attention
      */
-    public record Row(Sequence sequence, int rows, AttentionSite site) {
+    public record Row(Sequence sequence, int start, int rows, AttentionSite site) {
         /** True for a decode: one token, whose context is computed. */
         public boolean decodes() {
-            return sequence.computed() > 0 && sequence.remaining() == 1;
+            return start > 0 && sequence.length() - start == 1;
         }
     }
 
@@ -120,6 +121,30 @@ public final class StepDraft {
      */
     public boolean roomToGrow(KvTier tier, Sequence candidate) {
         return !forecasts || blocks.roomToGrow(tier, candidate);
+    }
+
+    /** Tokens of a waiting sequence that need not be computed if it starts on the GPU: they are in the prefix cache. */
+    public int hit(Sequence waiting) {
+        return blocks.hit(waiting).length * state.kv().blockTokens(KvTier.GPU);
+    }
+
+    /** Free GPU blocks that a sequence would take if it started on the GPU, or were moved there. */
+    public int missingOnGpu(Sequence sequence) {
+        return blocks.missingOnGpu(sequence);
+    }
+
+    /** GPU blocks that become free if the sequence leaves the GPU: those that no other sequence refers to. */
+    public int freedBy(Sequence leaving) {
+        return blocks.freedBy(leaving);
+    }
+
+    /**
+     * Whether the GPU has free blocks for a sequence that starts or is moved there.
+     *
+     * @param reserve further blocks that are to stay free
+     */
+    public boolean gpuHasRoomFor(Sequence sequence, int reserve) {
+        return blocks.missingOnGpu(sequence) + reserve <= freeGpu() && blocks.leaves(sequence, stagingBlocks());
     }
 
     /** Whether the host pool is large enough for the sequence's max length. */
@@ -252,8 +277,9 @@ public final class StepDraft {
 
     /** Starts a waiting sequence in sub-batch 0 and counts blocks for all of its tokens in the tier of the site. */
     public void start(Sequence sequence, int rows, AttentionSite site) {
+        int start = site.tier() == KvTier.GPU ? hit(sequence) : 0;
         blocks.start(sequence, site.tier());
-        append(0, new Row(sequence, rows, site));
+        append(0, new Row(sequence, start, rows, site));
     }
 
     /** Undoes {@link #start} of a sequence whose prefill was to be offloaded. */
@@ -273,7 +299,7 @@ public final class StepDraft {
     /** Adds tokens of a sequence that holds KV, or is moved by this draft, and counts the blocks that it lacks. */
     public void add(int batch, Sequence sequence, int rows, AttentionSite site) {
         blocks.take(sequence, site.tier());
-        append(batch, new Row(sequence, rows, site));
+        append(batch, new Row(sequence, sequence.computed(), rows, site));
     }
 
     /** Admits the token of a host sequence to layer 0, to advance as its attention results return. */
@@ -324,7 +350,7 @@ public final class StepDraft {
 
     private PrefillStaging.Need staged(Row row) {
         return row.site() == AttentionSite.GPU_PREFILL_OFFLOAD
-                ? state.kv().staging().need(row.sequence().computed(), row.rows())
+                ? state.kv().staging().need(row.start(), row.rows())
                 : PrefillStaging.Need.NOTHING;
     }
 

@@ -211,7 +211,7 @@ public final class AsyncOverlap implements Policy {
         int blocks = draft.freeHost() - hostTokens;
         int freeSequences = budget.maxSequences() - draft.gpuSequences() - hostTokens;
         for (Sequence sequence : draft.state().waiting().view()) {
-            int gpuBlocksNeeded = draft.state().kv().blocksFor(KvTier.GPU, sequence.length());
+            int gpuBlocksNeeded = draft.missingOnGpu(sequence);
             if (gpuBlocksNeeded <= gpuBlocks && draft.roomToGrow(KvTier.GPU, sequence)) {
                 gpuBlocks -= gpuBlocksNeeded;
                 freeSequences--;

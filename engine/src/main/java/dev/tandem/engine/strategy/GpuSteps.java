@@ -1,6 +1,5 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Preemption;
@@ -30,13 +29,14 @@ public final class GpuSteps {
         }
         for (Sequence sequence : state.waiting().view()) {
             int left = budget.maxBatchTokens() - draft.totalRows();
-            boolean cut = draft.totalRows() == 0 && sequence.length() > left;
-            if (sequence.length() > left && !cut
+            int rows = sequence.length() - draft.hit(sequence);
+            boolean cut = draft.totalRows() == 0 && rows > left;
+            if (rows > left && !cut
                     || draft.gpuSequences() >= budget.maxSequences()
-                    || state.kv().blocksFor(KvTier.GPU, sequence.length()) > draft.freeGpu()) {
+                    || !draft.gpuHasRoomFor(sequence, 0)) {
                 return draft;
             }
-            draft.start(sequence, Math.min(left, sequence.length()), AttentionSite.GPU_FROM_GPU);
+            draft.start(sequence, Math.min(left, rows), AttentionSite.GPU_FROM_GPU);
             if (cut) {
                 return draft;
             }

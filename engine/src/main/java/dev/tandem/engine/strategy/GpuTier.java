@@ -76,7 +76,6 @@ final class GpuTier {
      * number of tokens that all are forecast to hold. A sequence alone on the GPU needs no reserve.
      */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
-        int blocks = draft.state().kv().blocksFor(KvTier.GPU, sequence.length());
-        return blocks + draft.gpuSequences() <= draft.freeGpu() && draft.roomToGrow(KvTier.GPU, sequence);
+        return draft.gpuHasRoomFor(sequence, draft.gpuSequences()) && draft.roomToGrow(KvTier.GPU, sequence);
     }
 }

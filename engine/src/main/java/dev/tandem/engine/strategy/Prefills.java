@@ -86,12 +86,12 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         int freeSequences = draft.budget().maxSequences() - draft.gpuSequences();
         boolean requestWaits = false;
         for (Sequence sequence : draft.state().waiting().view()) {
-            blocks -= draft.state().kv().blocksFor(KvTier.GPU, sequence.length());
+            blocks -= draft.missingOnGpu(sequence);
             if (blocks < 0 || --freeSequences < 0 || !draft.roomToGrow(KvTier.GPU, sequence)) {
                 requestWaits = true;
                 break;
             }
-            tokens += sequence.length();
+            tokens += sequence.length() - draft.hit(sequence);
         }
         if (!requestWaits
                 && blocks >= NEARLY_FULL * draft.state().kv().pool(KvTier.GPU).size()) {
@@ -158,7 +158,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         List<Integer> startsBefore = new ArrayList<>();
         int starts = 0;
         for (Sequence sequence : draft.state().waiting().view()) {
-            int rows = rows(draft, sequence, maxRows);
+            int rows = rows(draft, sequence.length() - (gpu ? draft.hit(sequence) : 0), maxRows);
             if (rows == 0 || running >= draft.budget().maxSequences()) {
                 return;
             }
@@ -167,8 +167,8 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
                             != bypassed.getFirst().request().priority()) {
                 return;
             }
-            Optional<AttentionSite> site = site(draft, sequence, rows);
-            if (site.isEmpty()) {
+            Optional<Start> start = start(draft, sequence, rows, maxRows);
+            if (start.isEmpty()) {
                 if (bypassed.size() == queueBypasses) {
                     return;
                 }
@@ -182,34 +182,44 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
                 }
             }
             bypassed.forEach(draft::bypass);
-            draft.start(sequence, rows, site.get());
+            draft.start(sequence, start.get().rows(), start.get().site());
             running++;
             starts++;
         }
     }
 
-    /** Who would compute a waiting prompt's attention, and where its KV would be; empty when neither tier has room. */
-    private Optional<AttentionSite> site(StepDraft draft, Sequence sequence, int rows) {
+    /** How many tokens of a waiting prompt are computed, and who computes their attention. */
+    private record Start(int rows, AttentionSite site) {}
+
+    /**
+     * How a waiting prompt would start; empty when neither tier has room.
+     *
+     * @param gpuRows tokens that would be computed if it started on the GPU
+     */
+    private Optional<Start> start(StepDraft draft, Sequence sequence, int gpuRows, int maxRows) {
         if (gpu && GpuTier.hasRoom(draft, sequence)) {
-            return Optional.of(AttentionSite.GPU_FROM_GPU);
+            return Optional.of(new Start(gpuRows, AttentionSite.GPU_FROM_GPU));
         }
-        if (!host.test(sequence) || !HostTier.hasRoom(draft, sequence)) {
+        int rows = rows(draft, sequence.length(), maxRows);
+        if (rows == 0 || !host.test(sequence) || !HostTier.hasRoom(draft, sequence)) {
             return Optional.empty();
         }
         // a prompt's earlier chunks are staged too, while its last chunk is computed
         boolean fitsStaging = draft.couldStage(sequence.length());
         if (fitsStaging && draft.prefillOffloadRoom(sequence, rows) == rows) {
-            return Optional.of(AttentionSite.GPU_PREFILL_OFFLOAD);
+            return Optional.of(new Start(rows, AttentionSite.GPU_PREFILL_OFFLOAD));
         }
         // a longer prompt stays in GPU blocks until its last chunk has run
-        return (!fitsStaging || rows < sequence.length()) && GpuTier.hasRoom(draft, sequence)
-                ? Optional.of(AttentionSite.GPU_FROM_GPU)
+        int rest = rows(draft, sequence.length() - draft.hit(sequence), maxRows);
+        boolean staysOnGpu = rest > 0 && (!fitsStaging || rows < sequence.length());
+        return staysOnGpu && GpuTier.hasRoom(draft, sequence)
+                ? Optional.of(new Start(rest, AttentionSite.GPU_FROM_GPU))
                 : Optional.empty();
     }
 
-    private int rows(StepDraft draft, Sequence sequence, int maxRows) {
+    /** Of {@code length} tokens that a prompt lacks, those that this step would compute. */
+    private int rows(StepDraft draft, int length, int maxRows) {
         int left = Math.max(0, maxRows - draft.totalRows());
-        int length = sequence.length();
         boolean inChunks = chunked || length > draft.budget().maxBatchTokens();
         if (!inChunks) {
             return length <= left ? length : 0;

@@ -234,9 +234,7 @@ public final class TierRules {
 
     private static boolean fits(StepDraft draft, Sequence in, Sequence out) {
         int needed = draft.state().kv().blocksFor(KvTier.GPU, in.length());
-        return draft.fitsHost(out)
-                && draft.hostHasRoomFor(out)
-                && needed <= draft.freeGpu() + out.table().count();
+        return draft.fitsHost(out) && draft.hostHasRoomFor(out) && needed <= draft.freeGpu() + draft.freedBy(out);
     }
 
     private static int indexOf(StepDraft draft, Sequence sequence) {

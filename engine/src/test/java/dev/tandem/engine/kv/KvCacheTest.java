@@ -31,7 +31,7 @@ class KvCacheTest {
         for (int i = 0; i < 20_000; i++) {
             if (live.size() < 8 && random.nextInt(4) == 0) {
                 Sequence sequence = sequence(i);
-                cache.assignTier(sequence, random.nextBoolean() ? KvTier.GPU : KvTier.HOST);
+                cache.start(sequence, random.nextBoolean() ? KvTier.GPU : KvTier.HOST, 0);
                 live.add(sequence);
             } else if (!live.isEmpty()) {
                 Sequence sequence = live.get(random.nextInt(live.size()));
@@ -78,6 +78,6 @@ class KvCacheTest {
         cache.grow(sequence, 20);
         assertThatThrownBy(() -> cache.checkIntegrity(List.of()))
                 .isInstanceOf(IllegalStateException.class)
-                .hasMessageContaining("sequences hold 0 of 2 used blocks");
+                .hasMessageContaining("GPU block 0 with 1 references is listed by 0 tables");
     }
 }

@@ -20,7 +20,7 @@ import org.junit.jupiter.api.Test;
 
 /** Shadow verification, with the test in place of the engine. */
 class ShadowVerificationTest {
-    private static final Usage USAGE = new Usage(3, 3, 0, 0, 0, 0, 1);
+    private static final Usage USAGE = new Usage(3, 3, 0, 0, 0, 0, 1, 0);
 
     private final List<TokenEvent> seen = new ArrayList<>();
     private final List<Request> again = new ArrayList<>();

@@ -36,8 +36,8 @@ class KvDemandForecastTest {
 
     private int max(List<Sequence> there, Sequence candidate) {
         KvDemandForecast forecast = new KvDemandForecast(lengths);
-        there.forEach(forecast::add);
-        return forecast.maxWith(candidate);
+        there.forEach(sequence -> forecast.add(sequence, sequence.length()));
+        return forecast.maxWith(candidate, candidate.length());
     }
 
     @Test

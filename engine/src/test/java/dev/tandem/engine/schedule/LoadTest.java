@@ -15,7 +15,7 @@ class LoadTest {
     private final Load load = new Load();
 
     private Row add(Sequence sequence, int rows, AttentionSite site) {
-        Row row = new Row(sequence, rows, site);
+        Row row = new Row(sequence, sequence.computed(), rows, site);
         load.add(row, 1);
         return row;
     }

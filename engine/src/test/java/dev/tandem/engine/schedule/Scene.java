@@ -64,7 +64,7 @@ public final class Scene {
 
     private Sequence decoding(int length, KvTier tier) {
         Sequence sequence = sequence(length - 1, LatencyTargets.NONE);
-        kv.assignTier(sequence, tier);
+        kv.start(sequence, tier, 0);
         if (!kv.grow(sequence, length - 1)) {
             throw new IllegalArgumentException("the " + tier + " pool is too small for the scene");
         }

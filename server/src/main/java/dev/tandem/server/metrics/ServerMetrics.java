@@ -18,6 +18,7 @@ import io.prometheus.metrics.model.registry.PrometheusRegistry;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.util.List;
 import java.util.function.DoubleSupplier;
 import java.util.function.Supplier;
 import java.util.function.ToDoubleFunction;
@@ -57,6 +58,7 @@ public final class ServerMetrics implements EngineListener {
     private final Histogram stepTokens;
     private final Histogram shadowVerification;
     private final Counter promptTokens;
+    private final Counter cachedTokens;
     private final Counter generationTokens;
     private final Counter hostTokens;
     private final Counter finished;
@@ -86,6 +88,8 @@ public final class ServerMetrics implements EngineListener {
                         + "(--shadow-verification-rate).",
                 DIFFERENCE_BUCKETS);
         promptTokens = counter("vllm:prompt_tokens", "Prompt tokens of finished requests.");
+        cachedTokens = counter(
+                "vllm:prompt_tokens_cached", "Prompt tokens of finished requests that were in the prefix cache.");
         generationTokens = counter("vllm:generation_tokens", "Output tokens.");
         hostTokens = counter("tandem:host_decode_tokens", "Output tokens whose attention read host KV.");
         finished = Counter.builder()
@@ -155,12 +159,8 @@ public final class ServerMetrics implements EngineListener {
                 "Fraction of the host pool's blocks in use; 1 is all.",
                 stats,
                 s -> usage(s.host()));
-        CounterWithCallback.builder()
-                .name("vllm:num_preemptions")
-                .help("Preemptions.")
-                .labelNames(LABELS)
-                .callback(callback -> callback.call(stats.get().preemptions(), model, "0"))
-                .register(registry);
+        counter("vllm:num_preemptions", "Preemptions.", stats, EngineStats::preemptions);
+        watchPrefixCache(stats);
         Gauge.builder()
                 .name("vllm:cache_config_info")
                 .help("Sizes of the KV cache.")
@@ -173,6 +173,28 @@ public final class ServerMetrics implements EngineListener {
                         Integer.toString(stats.get().gpu().blocks()),
                         Integer.toString(stats.get().host().blocks()))
                 .set(1);
+    }
+
+    private void watchPrefixCache(Supplier<EngineStats> stats) {
+        String queries = "Tokens of requests that were looked up in the prefix cache.";
+        String hits = "Tokens of requests that were found in the prefix cache and not computed.";
+        // routers that were made for older servers read the second name
+        for (String name : List.of("vllm:prefix_cache", "vllm:gpu_prefix_cache")) {
+            counter(name + "_queries", queries, stats, s -> s.prefixCache().queries());
+            counter(name + "_hits", hits, stats, s -> s.prefixCache().hits());
+        }
+        counter(
+                "tandem:prefix_cache_evictions",
+                "KV blocks whose prefix was dropped to make room.",
+                stats,
+                s -> s.prefixCache().evictions());
+        gauge(
+                "tandem:prefix_cache_usage_perc",
+                "Fraction of the GPU pool's blocks that hold a prefix and are free for others; 1 is all.",
+                stats,
+                s -> s.gpu().blocks() == 0
+                        ? 0
+                        : (double) s.prefixCache().cachedBlocks() / s.gpu().blocks());
     }
 
     /** Adds the cost model's prediction error. */
@@ -234,6 +256,15 @@ public final class ServerMetrics implements EngineListener {
                 .register(registry);
     }
 
+    private void counter(String name, String help, Supplier<EngineStats> stats, ToDoubleFunction<EngineStats> value) {
+        CounterWithCallback.builder()
+                .name(name)
+                .help(help)
+                .labelNames(LABELS)
+                .callback(callback -> callback.call(value.applyAsDouble(stats.get()), model, "0"))
+                .register(registry);
+    }
+
     private void gauge(String name, String help, Supplier<EngineStats> stats, ToDoubleFunction<EngineStats> value) {
         GaugeWithCallback.builder()
                 .name(name)
@@ -271,6 +302,7 @@ public final class ServerMetrics implements EngineListener {
     public void finished(Request request, FinishReason reason, Usage usage) {
         finished.labelValues(model, "0", reason.wire()).inc();
         promptTokens.labelValues(model, "0").inc(usage.promptTokens());
+        cachedTokens.labelValues(model, "0").inc(usage.cachedTokens());
         promptLength.labelValues(model, "0").observe(usage.promptTokens());
         generationLength.labelValues(model, "0").observe(usage.completionTokens());
         endToEnd.labelValues(model, "0").observe(usage.total() / 1e9);

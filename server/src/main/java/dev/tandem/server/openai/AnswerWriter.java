@@ -39,7 +39,12 @@ final class AnswerWriter {
 
     /** What the answer contains, as the request asked. */
     record OutputOptions(
-            boolean stream, boolean includeUsage, boolean continuousUsage, boolean logprobs, boolean hostUsage) {}
+            boolean stream,
+            boolean includeUsage,
+            boolean continuousUsage,
+            boolean logprobs,
+            boolean hostUsage,
+            int choicesPerPrompt) {}
 
     private final String id;
     private final long created;
@@ -50,6 +55,10 @@ final class AnswerWriter {
     private final int promptTokens;
     private int completionTokens;
     private int hostTokens;
+    /** Of all choices. */
+    private int cachedTokens;
+
+    private int running;
 
     private static final class Choice {
         final StringBuilder text = new StringBuilder();
@@ -77,6 +86,7 @@ final class AnswerWriter {
         this.shape = shape;
         this.output = output;
         this.promptTokens = promptTokens;
+        this.running = choices;
         this.choices = new Choice[choices];
         for (int i = 0; i < choices; i++) {
             this.choices[i] = new Choice(model);
@@ -186,6 +196,8 @@ final class AnswerWriter {
 
     private void finish(Choice choice, TokenEvent.Finished finished) {
         hostTokens += finished.usage().hostTokens();
+        cachedTokens += finished.usage().cachedTokens();
+        running--;
         choice.text.append(finished.text());
         choice.finishReason = finished.reason().wire();
         choice.stopReason = finished.stopReason();
@@ -252,6 +264,12 @@ final class AnswerWriter {
                 .put("prompt_tokens", promptTokens)
                 .put("completion_tokens", completionTokens)
                 .put("total_tokens", promptTokens + completionTokens);
+        if (running == 0 && model.engine().config().prefixCache().enabled()) {
+            // a prompt of several choices counts once, in prompt_tokens too
+            root.withObject("usage")
+                    .putObject("prompt_tokens_details")
+                    .put("cached_tokens", Math.min(promptTokens, cachedTokens / output.choicesPerPrompt()));
+        }
         if (output.hostUsage()) {
             root.withObject("usage").putObject("completion_tokens_details").put("host_tokens", hostTokens);
         }

@@ -1,6 +1,7 @@
 package dev.tandem.server.openai;
 
 import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.request.PrefixCaching;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
@@ -58,7 +59,8 @@ final class ChatHandler {
             AnswerWriter.OutputOptions output,
             boolean skipSpecial,
             int priority,
-            LatencyTargets targets) {}
+            LatencyTargets targets,
+            PrefixCaching caching) {}
 
     private final ServedModel model;
     private final RequestParser parser;
@@ -81,15 +83,16 @@ final class ChatHandler {
                 exchange,
                 request.n(),
                 (index, sink) -> new Request(
-                        id + "-" + index,
-                        request.prompt(),
-                        request.n() == 1
-                                ? request.sampling()
-                                : request.sampling().forChoice(index),
-                        request.priority(),
-                        request.targets(),
-                        model.decoder(request.skipSpecial()),
-                        sink))) {
+                                id + "-" + index,
+                                request.prompt(),
+                                request.n() == 1
+                                        ? request.sampling()
+                                        : request.sampling().forChoice(index),
+                                request.priority(),
+                                request.targets(),
+                                model.decoder(request.skipSpecial()),
+                                sink)
+                        .withCaching(request.caching()))) {
             new AnswerWriter(id, created, model, SHAPE, request.output(), request.n(), request.prompt().length)
                     .write(exchange, generation);
         }
@@ -119,7 +122,8 @@ final class ChatHandler {
                 StreamFields.read(fields, sampling.logprobs() >= 0),
                 fields.flag("skip_special_tokens", true),
                 fields.integer("priority", 0),
-                SamplingFields.targets(fields));
+                SamplingFields.targets(fields),
+                model.cacheSaltFrom().read(fields, exchange));
     }
 
     private static int logprobs(RequestFields fields) {

@@ -1,6 +1,7 @@
 package dev.tandem.server.openai;
 
 import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.request.PrefixCaching;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
@@ -56,7 +57,8 @@ final class CompletionHandler {
             AnswerWriter.OutputOptions output,
             boolean skipSpecial,
             int priority,
-            LatencyTargets targets) {}
+            LatencyTargets targets,
+            PrefixCaching caching) {}
 
     private final ServedModel model;
     private final RequestParser parser;
@@ -88,13 +90,14 @@ final class CompletionHandler {
                 exchange,
                 count,
                 (index, sink) -> new Request(
-                        id + "-" + index,
-                        prompts.get(index / n).tokens(),
-                        n == 1 ? request.sampling() : request.sampling().forChoice(index % n),
-                        request.priority(),
-                        request.targets(),
-                        model.decoder(request.skipSpecial()),
-                        sink))) {
+                                id + "-" + index,
+                                prompts.get(index / n).tokens(),
+                                n == 1 ? request.sampling() : request.sampling().forChoice(index % n),
+                                request.priority(),
+                                request.targets(),
+                                model.decoder(request.skipSpecial()),
+                                sink)
+                        .withCaching(request.caching()))) {
             writer.write(exchange, generation);
         }
     }
@@ -124,7 +127,8 @@ final class CompletionHandler {
                 output,
                 fields.flag("skip_special_tokens", true),
                 fields.integer("priority", 0),
-                SamplingFields.targets(fields));
+                SamplingFields.targets(fields),
+                model.cacheSaltFrom().read(fields, exchange));
     }
 
     /** The default is clamped to the context; a client's own value is not, so that a too large one is refused later. */

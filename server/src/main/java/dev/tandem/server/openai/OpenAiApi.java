@@ -38,22 +38,27 @@ public final class OpenAiApi implements Router {
     /**
      * @param open whether it is served without an API key, because monitoring tools send none
      * @param quick whether the event loop serves it, so that health checks are answered under full load
+     * @param json whether it takes a JSON body
      */
-    private record Route(String method, boolean open, boolean quick, Handler handler) {
+    private record Route(String method, boolean open, boolean quick, boolean json, Handler handler) {
         static Route post(Handler handler) {
-            return new Route("POST", false, false, handler);
+            return new Route("POST", false, false, true, handler);
         }
 
         static Route get(Handler handler) {
-            return new Route("GET", false, false, handler);
+            return new Route("GET", false, false, false, handler);
         }
 
         Route withoutKey() {
-            return new Route(method, true, quick, handler);
+            return new Route(method, true, quick, json, handler);
         }
 
         Route onEventLoop() {
-            return new Route(method, open, true, handler);
+            return new Route(method, open, true, json, handler);
+        }
+
+        Route withoutBody() {
+            return new Route(method, open, quick, false, handler);
         }
 
         boolean accepts(String wanted) {
@@ -101,6 +106,8 @@ public final class OpenAiApi implements Router {
                 "/detokenize", Route.post(tokenize::detokenize),
                 "/health", Route.get(this::health).withoutKey().onEventLoop(),
                 "/debug/steps", Route.get(debug::steps),
+                "/reset_prefix_cache",
+                        Route.post(this::resetPrefixCache).withoutBody().onEventLoop(),
                 "/version",
                         Route.get(e -> answer(e, JSON.createObjectNode().put("version", version)))
                                 .onEventLoop(),
@@ -149,7 +156,7 @@ public final class OpenAiApi implements Router {
             return refusal(
                     405, head.path() + " takes " + route.methods() + ", not " + Printable.of(head.method()), allow);
         }
-        if (route.method().equals("POST") && !isJson(head.header("content-type"))) {
+        if (route.json() && !isJson(head.header("content-type"))) {
             return refusal(
                     415,
                     "the Content-Type is '" + Printable.of(head.header("content-type"))
@@ -192,10 +199,7 @@ public final class OpenAiApi implements Router {
         if (apiKey.isEmpty()) {
             return true;
         }
-        String header = head.header("authorization");
-        String given = header.toLowerCase(Locale.ROOT).startsWith("bearer ")
-                ? header.substring(7).strip()
-                : "";
+        String given = BearerKey.of(head.header("authorization"));
         return MessageDigest.isEqual(
                 given.getBytes(StandardCharsets.UTF_8), apiKey.get().getBytes(StandardCharsets.UTF_8));
     }
@@ -221,6 +225,11 @@ public final class OpenAiApi implements Router {
             case Engine.Health.Draining draining -> refuse(exchange, 503, "the server is shutting down");
             case Engine.Health.Dead dead -> refuse(exchange, 503, "the engine has stopped: " + dead.reason());
         }
+    }
+
+    private void resetPrefixCache(Exchange exchange) {
+        model.engine().resetPrefixCache();
+        answer(exchange, JSON.createObjectNode());
     }
 
     private void metrics(Exchange exchange) {

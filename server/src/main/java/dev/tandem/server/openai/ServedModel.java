@@ -12,9 +12,25 @@ import java.util.Optional;
  *
  * @param name by which clients request it
  * @param template absent when the model has none; chat requests are then refused
+ * @param defaults of requests that leave sampling parameters out
+ * @param cacheSaltFrom what separates clients in the prefix cache
  */
 public record ServedModel(
-        String name, Engine engine, Tokenizer tokenizer, Optional<ChatTemplate> template, SamplingDefaults defaults) {
+        String name,
+        Engine engine,
+        Tokenizer tokenizer,
+        Optional<ChatTemplate> template,
+        SamplingDefaults defaults,
+        CacheSaltFrom cacheSaltFrom) {
+    /** A model whose clients share the KV of equal prefixes. */
+    public ServedModel(
+            String name,
+            Engine engine,
+            Tokenizer tokenizer,
+            Optional<ChatTemplate> template,
+            SamplingDefaults defaults) {
+        this(name, engine, tokenizer, template, defaults, CacheSaltFrom.NONE);
+    }
 
     /** Sampling parameters that the model's authors recommend, used when a request has none. */
     public record SamplingDefaults(double temperature, double topP, int topK, double repetitionPenalty) {

@@ -35,7 +35,8 @@ final class StreamFields {
                                 shown, shown + " is not supported; stream_options has " + String.join(", ", OPTIONS));
                     });
         }
-        return new AnswerWriter.OutputOptions(stream, usage, continuous, logprobs, fields.flag("host_usage", false));
+        return new AnswerWriter.OutputOptions(
+                stream, usage, continuous, logprobs, fields.flag("host_usage", false), SamplingFields.choices(fields));
     }
 
     private static boolean option(JsonNode options, String name) {

@@ -16,6 +16,7 @@ import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.EnumMap;
 import java.util.EnumSet;
@@ -48,7 +49,10 @@ final class Coverage {
         OFFLOADING,
         GUARD_LOSS,
         TRIAL_WARM_UP,
-        TRIAL_RUN
+        TRIAL_RUN,
+        PREFIX_HIT,
+        PREFIX_EVICTED,
+        PREFIX_SHARED
     }
 
     private final Map<Seen, Integer> seen = new EnumMap<>(Seen.class);
@@ -88,6 +92,8 @@ final class Coverage {
             shapes.add(decision.chosen());
             reasons.merge(decision.reason().replaceAll("-?[0-9]+([.][0-9]+)?", "#"), 1, Integer::sum);
         }
+        note(Seen.PREFIX_HIT, stats.prefixCache().hits() > 0);
+        note(Seen.PREFIX_EVICTED, stats.prefixCache().evictions() > 0);
         note(Seen.IN_FLIGHT, stats.requests().inFlight() > 0);
         note(Seen.OFFLOADING, guard.map(StrategySelector::isOffloading).orElse(false));
         note(Seen.GUARD_LOSS, guard.map(judge -> judge.losses() > 0).orElse(false));
@@ -102,6 +108,11 @@ final class Coverage {
         List<Chunk> chunks = plan.subBatches().stream()
                 .flatMap(batch -> batch.chunks().stream())
                 .toList();
+        List<Integer> gpuBlocks = chunks.stream()
+                .filter(chunk -> chunk.site() == AttentionSite.GPU_FROM_GPU)
+                .flatMap(chunk -> Arrays.stream(chunk.blocks()).boxed())
+                .toList();
+        note(Seen.PREFIX_SHARED, gpuBlocks.stream().distinct().count() < gpuBlocks.size());
         boolean out = plan.swaps().stream().anyMatch(swap -> swap.to() == KvTier.HOST);
         boolean in = plan.swaps().stream().anyMatch(swap -> swap.to() == KvTier.GPU);
         note(Seen.TO_HOST, out);
@@ -153,10 +164,28 @@ final class Coverage {
 
     private static Set<Seen> expected(Strategy strategy) {
         if (strategy == Strategy.SWIFTLLM) { // it keeps the order of arrival
-            return EnumSet.of(Seen.PREEMPTED, Seen.PLACEHOLDER, Seen.ABORTED, Seen.STOPPED, Seen.TO_HOST, Seen.TO_GPU);
+            return EnumSet.of(
+                    Seen.PREEMPTED,
+                    Seen.PLACEHOLDER,
+                    Seen.ABORTED,
+                    Seen.STOPPED,
+                    Seen.TO_HOST,
+                    Seen.TO_GPU,
+                    Seen.PREFIX_HIT,
+                    Seen.PREFIX_EVICTED,
+                    Seen.PREFIX_SHARED);
         }
         Set<Seen> expected = EnumSet.of(
-                Seen.PREEMPTED, Seen.BYPASSED, Seen.PLACEHOLDER, Seen.ABORTED, Seen.STOPPED, Seen.TO_HOST, Seen.TO_GPU);
+                Seen.PREEMPTED,
+                Seen.BYPASSED,
+                Seen.PLACEHOLDER,
+                Seen.ABORTED,
+                Seen.STOPPED,
+                Seen.TO_HOST,
+                Seen.TO_GPU,
+                Seen.PREFIX_HIT,
+                Seen.PREFIX_EVICTED,
+                Seen.PREFIX_SHARED);
         if (!strategy.offloads()) {
             return expected;
         }

@@ -1,0 +1,62 @@
+package dev.tandem.engine.kv;
+
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A node of {@link PrefixTree}: one full block of tokens after one prefix, and the GPU block that holds their KV.
+ *
+ * <p>A root has no tokens and no block; it stands for the empty prefix of one cache salt.
+ *
+ * <p>Owned by: engine thread; changed by {@link PrefixTree} alone.
+ */
+final class PrefixNode {
+    /** Block of a root. */
+    private static final int NONE = -1;
+
+    final @Nullable PrefixNode parent;
+    /** Of the salt and of all tokens up to this node's last. */
+    final long hash;
+    /** [block tokens] empty for a root. */
+    final int[] tokens;
+
+    final int block;
+    /** Nodes from the root to this one; 0 for a root. */
+    final int depth;
+
+    /** False once the tree has dropped the node. */
+    boolean attached = true;
+
+    @Nullable
+    PrefixNode nextInBucket;
+
+    @Nullable
+    PrefixNode firstChild;
+
+    @Nullable
+    PrefixNode nextSibling;
+
+    @Nullable
+    PrefixNode previousSibling;
+
+    private PrefixNode(@Nullable PrefixNode parent, long hash, int[] tokens, int block) {
+        this.parent = parent;
+        this.hash = hash;
+        this.tokens = tokens;
+        this.block = block;
+        this.depth = parent == null ? 0 : parent.depth + 1;
+    }
+
+    static PrefixNode root(long hash) {
+        return new PrefixNode(null, hash, new int[0], NONE);
+    }
+
+    PrefixNode child(long hash, int[] tokens, int block) {
+        return new PrefixNode(this, hash, tokens, block);
+    }
+
+    /** The node that holds the block before this one's; null when this one holds the first. */
+    @Nullable
+    PrefixNode previous() {
+        return parent == null || parent.depth == 0 ? null : parent;
+    }
+}
