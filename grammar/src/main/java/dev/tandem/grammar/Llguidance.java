@@ -31,6 +31,8 @@ import java.util.Optional;
 public final class Llguidance {
     private static final String RESOURCE = "/native/libtandem-grammar.so";
     private static final int MAX_MESSAGE = 1000;
+    /** Ten times the library's default, which choices of 2,000 texts and objects of 500 properties exceed. */
+    private static final long MAX_ITEMS = 20_000;
     /** A fifth of the library's default: a state takes up to 2 kB, so that a grammar takes at most 100 MB. */
     private static final long MAX_LEXER_STATES = 50_000;
 
@@ -180,24 +182,26 @@ public final class Llguidance {
     }
 
     /**
-     * Compiles a grammar.
+     * Compiles a grammar. It computes the first bitmask too, which shows whether the parser's limits suffice.
      *
+     * @param words of a bitmask
      * @throws GrammarException when the library refuses it
      */
-    MemorySegment newMatcher(MemorySegment tokenizer, GrammarSource source) {
+    MemorySegment newMatcher(MemorySegment tokenizer, GrammarSource source, int words) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment init = arena.allocate(CONSTRAINT_INIT);
             setDefaults.invokeExact(init, tokenizer);
             set(init, CONSTRAINT_INIT, "log_buffer_level", 0);
             set(init, CONSTRAINT_INIT, "log_stderr_level", 0);
+            set(init, CONSTRAINT_INIT, "max_items_in_row", MAX_ITEMS);
             set(init, CONSTRAINT_INIT, "max_lexer_states", MAX_LEXER_STATES);
             set(init, CONSTRAINT_INIT, "verbose_errors", false);
             MemorySegment matcher = (MemorySegment) newMatcher.invokeExact(
                     init, arena.allocateFrom(source.syntax().type), arena.allocateFrom(source.text()));
-            Optional<String> error = error(matcher);
-            if (error.isPresent()) {
+            if (error(matcher).isPresent() || !computeMask(matcher, arena.allocate(JAVA_INT, words))) {
+                String error = error(matcher).orElse("llguidance gives no reason");
                 freeMatcher(matcher);
-                throw new GrammarException(error.get());
+                throw new GrammarException(error);
             }
             return matcher;
         } catch (Throwable e) {

@@ -2,6 +2,7 @@ package dev.tandem.grammar;
 
 import dev.tandem.engine.sampling.GrammarMatcher;
 import java.lang.foreign.MemorySegment;
+import java.util.Set;
 import java.util.concurrent.Executor;
 
 /**
@@ -11,14 +12,16 @@ import java.util.concurrent.Executor;
 final class LlguidanceGrammar implements GrammarCompiler.Compiled {
     private final Llguidance library;
     private final int words;
+    private final Set<Integer> ends;
     private final Executor threads;
     /** NULL once closed. */
     private MemorySegment start;
 
-    LlguidanceGrammar(Llguidance library, MemorySegment start, int words, Executor threads) {
+    LlguidanceGrammar(Llguidance library, MemorySegment start, int words, Set<Integer> ends, Executor threads) {
         this.library = library;
         this.start = start;
         this.words = words;
+        this.ends = ends;
         this.threads = threads;
     }
 
@@ -27,7 +30,7 @@ final class LlguidanceGrammar implements GrammarCompiler.Compiled {
         if (start.equals(MemorySegment.NULL)) {
             throw new IllegalStateException("the grammar is closed; it makes no further matchers");
         }
-        return new LlguidanceMatcher(library, library.cloneMatcher(start), words, threads);
+        return new LlguidanceMatcher(library, library.cloneMatcher(start), words, ends, threads);
     }
 
     @Override

@@ -7,18 +7,19 @@ import dev.tandem.engine.sampling.SamplingException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
-import java.util.concurrent.ExecutionException;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
-import java.util.concurrent.FutureTask;
 
 /**
- * A matcher of llguidance. As soon as a token is accepted, a thread computes the bitmask of the next one. Who needs the
- * bitmask waits for it, or computes it where no thread has begun.
+ * A matcher of llguidance. As soon as a token is accepted, a thread moves the library's matcher on and computes the
+ * next bitmask; whoever needs the bitmask waits for it.
  *
- * <p>The lock guards the library's matcher, which one thread may use at a time.
+ * <p>Threads take turns: the owner touches the library's matcher, the bitmask and the failure only while no task runs.
  */
 final class LlguidanceMatcher implements GrammarMatcher {
     private final Llguidance library;
+    private final Set<Integer> ends;
     private final Executor threads;
     /** Collected with this object: closing memory that threads share is expensive. */
     private final MemorySegment bitmask;
@@ -26,85 +27,80 @@ final class LlguidanceMatcher implements GrammarMatcher {
     /** NULL once closed. */
     private MemorySegment matcher;
 
+    /** Why the output cannot be followed; empty while it can. */
     private String failure = "";
-    private FutureTask<Void> next;
 
-    LlguidanceMatcher(Llguidance library, MemorySegment matcher, int words, Executor threads) {
+    private CompletableFuture<Void> task;
+
+    LlguidanceMatcher(Llguidance library, MemorySegment matcher, int words, Set<Integer> ends, Executor threads) {
         this.library = library;
         this.matcher = matcher;
+        this.ends = ends;
         this.threads = threads;
         this.bitmask = Arena.ofAuto().allocate(JAVA_INT, words);
-        this.next = new FutureTask<>(this::compute, null);
-        threads.execute(next);
+        this.task = CompletableFuture.runAsync(this::computeMask, threads);
     }
 
-    private synchronized void compute() {
-        if (isOpen() && !library.computeMask(matcher, bitmask)) {
+    private void computeMask() {
+        if (!library.computeMask(matcher, bitmask)) {
             fail();
         }
     }
 
-    private boolean isOpen() {
-        return !matcher.equals(MemorySegment.NULL) && failure.isEmpty();
+    private void consume(int token) {
+        if (library.consumeToken(matcher, token)) {
+            computeMask();
+        } else {
+            fail();
+        }
     }
 
     private void fail() {
         failure = library.error(matcher).orElse("llguidance gives no reason");
     }
 
-    @Override
-    public void fillBitmask(int[] target) {
-        next.run(); // returns at once where a thread has begun
-        await();
-        synchronized (this) {
-            if (!isOpen()) {
-                Arrays.fill(target, -1);
-                return;
-            }
-            int words = Math.min(target.length, (int) (bitmask.byteSize() / Integer.BYTES));
-            MemorySegment.copy(bitmask, JAVA_INT, 0, target, 0, words);
-            Arrays.fill(target, words, target.length, 0);
-        }
+    private boolean isClosed() {
+        return matcher.equals(MemorySegment.NULL);
     }
 
-    private void await() {
-        boolean interrupted = false;
-        while (true) {
-            try {
-                next.get();
-                break;
-            } catch (InterruptedException e) {
-                interrupted = true;
-            } catch (ExecutionException e) {
-                throw new SamplingException("the output's grammar cannot be followed: " + e.getCause());
-            }
+    @Override
+    public void fillBitmask(int[] target) {
+        task.join();
+        if (isClosed() || !failure.isEmpty()) {
+            Arrays.fill(target, -1);
+            return;
         }
-        if (interrupted) {
-            Thread.currentThread().interrupt();
-        }
+        int words = Math.min(target.length, (int) (bitmask.byteSize() / Integer.BYTES));
+        MemorySegment.copy(bitmask, JAVA_INT, 0, target, 0, words);
+        Arrays.fill(target, words, target.length, 0);
     }
 
     @Override
     public void accept(int token) {
-        next.cancel(false);
-        synchronized (this) {
-            if (isOpen() && !library.consumeToken(matcher, token)) {
-                fail();
-            }
-            if (!failure.isEmpty()) {
-                throw new SamplingException("the output's grammar cannot be followed: " + failure);
-            }
-            if (!isOpen()) {
-                return;
-            }
+        task.join();
+        if (isClosed()) {
+            return;
         }
-        next = new FutureTask<>(this::compute, null);
-        threads.execute(next);
+        if (failure.isEmpty() && !isAllowed(token)) {
+            failure = "it does not allow token " + token;
+        }
+        if (!failure.isEmpty()) {
+            throw new SamplingException("the output cannot follow its grammar: " + failure);
+        }
+        if (!ends.contains(token)) { // a matcher that allows only the end consumes nothing more
+            task = CompletableFuture.runAsync(() -> consume(token), threads);
+        }
+    }
+
+    private boolean isAllowed(int token) {
+        return token / 32 < bitmask.byteSize() / Integer.BYTES
+                && (bitmask.getAtIndex(JAVA_INT, token / 32) >>> token & 1) == 1;
     }
 
     @Override
-    public synchronized void close() {
-        if (!matcher.equals(MemorySegment.NULL)) {
+    public void close() {
+        task.join();
+        if (!isClosed()) {
             library.freeMatcher(matcher);
             matcher = MemorySegment.NULL;
         }
