@@ -23,6 +23,7 @@ import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.kv.KvPools;
+import dev.tandem.cuda.sampling.Bitmasks;
 import dev.tandem.cuda.sampling.GpuSampler;
 import dev.tandem.cuda.sampling.SampleReport;
 import dev.tandem.cuda.step.GpuClock;
@@ -53,8 +54,8 @@ import org.jspecify.annotations.Nullable;
 /**
  * Runs step plans on an NVIDIA GPU. Steps of few rows are replayed from CUDA graphs, one per bucket of row counts.
  * Large steps, and those of two sub-batches, are enqueued kernel by kernel while the GPU works on them. The GPU samples
- * the tokens. The engine samples on the host where a request combines log-probabilities with penalties or biases, or
- * has these on an in-flight token.
+ * the tokens. The engine samples on the host where a request combines log-probabilities with penalties, biases or a
+ * grammar, or has one of these three on an in-flight token.
  *
  * <p>With attention threads, sequences on the host tier decode too. In async overlap, the last rows of a step are
  * slots: in-flight tokens leave the batch after each QKV projection and rejoin it in a slot once
@@ -134,6 +135,7 @@ public final class CudaExecutor implements Executor {
                     hardware.library(),
                     weights,
                     buffers.logits().values()));
+            Bitmasks masks = owned.own(new Bitmasks(device, shape, plan.maxSequences()));
             GemmAutotuner autotuner = new GemmAutotuner(layerGemms, hardware.choices());
             autotuner.algorithms(
                     stream,
@@ -222,6 +224,7 @@ public final class CudaExecutor implements Executor {
             StepLauncher launcher = new StepLauncher(
                     stream,
                     new GpuSampler(kernels, shape, buffers.logits(), hostMemory),
+                    masks,
                     pools,
                     layout,
                     graphs,

@@ -40,7 +40,7 @@ public final class KernelConstants {
     public static final int SWIGLU_THREADS = 256;
     /** Threads per block of {@code move_out} and {@code move_in}. */
     static final int MOVE_THREADS = 512;
-    /** Threads per block of {@code argmax} and {@code adjust}. */
+    /** Threads per block of {@code argmax}, {@code adjust} and {@code mask}. */
     static final int ARGMAX_THREADS = 256;
     /** Threads per block of {@code sample} and {@code logprobs}. */
     static final int SAMPLE_THREADS = 1024;
@@ -66,7 +66,7 @@ public final class KernelConstants {
     public static final int SWIGLU_TILE_WEIGHTS = 256;
     /** Threads per block of {@code gemm_swiglu.cu}: two warpgroups that compute, and a third that copies. */
     static final int GEMM_SWIGLU_THREADS = 384;
-    /** Partial results of a row's argmax. */
+    /** Thread blocks per row of {@code argmax}, one per partial result, and of {@code mask}. */
     public static final int ARGMAX_PARTS = 16;
     /** A word of a partial result of decode attention that no thread block has published: all bits are set. */
     public static final int UNPUBLISHED = -1;

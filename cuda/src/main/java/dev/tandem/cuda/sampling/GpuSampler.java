@@ -2,12 +2,13 @@ package dev.tandem.cuda.sampling;
 
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.forward.Logits;
+import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 
 /**
- * Launches the kernels that sample tokens from logits on the GPU (sample.cu): biases and penalties, argmax or a random
- * draw, log-probabilities, and the report to the host. Its methods return without waiting.
+ * Launches the kernels that sample tokens from logits on the GPU (sample.cu): biases, penalties and bitmasks, argmax or
+ * a random draw, log-probabilities, and the report to the host. Its methods return without waiting.
  *
  * <p>Owned by: engine thread.
  */
@@ -29,6 +30,17 @@ public final class GpuSampler {
     public void adjust(Stream stream, SamplingInputs step) {
         kernels.adjust.launch(
                 stream, step.adjustedCount(), 1, logits.values().address(), step.adjusted(), step.adjustments());
+    }
+
+    /** Excludes the tokens that grammars do not allow; after {@link #adjust}, before {@link #sample}. */
+    public void mask(Stream stream, Bitmasks masks) {
+        kernels.mask.launch(
+                stream,
+                masks.count(),
+                KernelConstants.ARGMAX_PARTS,
+                logits.values().address(),
+                masks.rows(),
+                masks.bitmasks());
     }
 
     /**

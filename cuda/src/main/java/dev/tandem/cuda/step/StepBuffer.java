@@ -294,7 +294,7 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         set(at + 4, draw.topK());
         set(at + 5, index);
         set(at + 6, draw.logprobs() + 1);
-        set(at + 7, draw.adjusted() ? 1 : 0);
+        set(at + 7, draw.adjusted() || draw.masked() ? 1 : 0);
     }
 
     /** Writes an in-flight token that enters layer 0 in a slot. */

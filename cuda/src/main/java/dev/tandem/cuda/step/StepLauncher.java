@@ -6,6 +6,7 @@ import dev.tandem.cuda.forward.Extent;
 import dev.tandem.cuda.hostattention.HostToken;
 import dev.tandem.cuda.hostattention.HostTokenTracker;
 import dev.tandem.cuda.kv.KvPools;
+import dev.tandem.cuda.sampling.Bitmasks;
 import dev.tandem.cuda.sampling.GpuSampler;
 import dev.tandem.cuda.step.StepLayout.Filled;
 import dev.tandem.engine.executor.ExecutorException;
@@ -28,6 +29,7 @@ import java.util.function.Consumer;
 public final class StepLauncher {
     private final Stream stream;
     private final GpuSampler sampler;
+    private final Bitmasks masks;
     private final KvPools pools;
     private final StepLayout layout;
     private final GraphCache graphs;
@@ -88,6 +90,7 @@ public final class StepLauncher {
     public StepLauncher(
             Stream stream,
             GpuSampler sampler,
+            Bitmasks masks,
             KvPools pools,
             StepLayout layout,
             GraphCache graphs,
@@ -96,6 +99,7 @@ public final class StepLauncher {
             int layers) {
         this.stream = stream;
         this.sampler = sampler;
+        this.masks = masks;
         this.pools = pools;
         this.layout = layout;
         this.graphs = graphs;
@@ -131,7 +135,7 @@ public final class StepLauncher {
         };
         StepBuffer step = kind == LaunchKind.PASSES ? inputs.first() : inputs.graph();
         int samples = launched.firstSlotSample() + slots;
-        choose(step, slots, samples, report);
+        choose(step, launched, samples, report);
         if (samples > 0) {
             sampler.report(stream, samples, slots, launched.passes(), report.tokens(), report.stamps());
         }
@@ -139,12 +143,17 @@ public final class StepLauncher {
         return launched;
     }
 
-    /** Samples the tokens that are not argmax tokens, and reports log-probabilities. */
-    private void choose(StepBuffer step, int slots, int samples, Report report) {
+    /**
+     * Samples the tokens that are not argmax tokens, and reports log-probabilities. Bitmasks may still be computed
+     * while the GPU runs the layers, which are enqueued before.
+     */
+    private void choose(StepBuffer step, Launched launched, int samples, Report report) {
+        int slots = launched.slots();
         boolean slotsDraw = slots > 0 && hostTokens.orElseThrow().queues().draws();
         if (step.adjustedCount() > 0) {
             sampler.adjust(stream, step);
         }
+        mask(launched);
         if (step.drawCount() > 0 || slotsDraw) {
             sampler.sample(stream, step, step.drawCount(), slotsDraw ? slots : 0, samples);
         }
@@ -152,6 +161,20 @@ public final class StepLauncher {
         if (step.reportsLogprobs() || slotsReport) {
             sampler.logprobs(
                     stream, step, step.drawCount(), slotsReport ? slots : 0, samples - slots, report.logprobs());
+        }
+    }
+
+    private void mask(Launched launched) {
+        masks.clear();
+        for (int row = 0; row < launched.draws().size(); row++) {
+            if (launched.draws().get(row).filter(TokenSampler.Draw::masked).isPresent()) {
+                TokenSampler of = launched.sampled().get(row).sampler().orElseThrow();
+                masks.add(row, of.matcher().orElseThrow());
+            }
+        }
+        if (masks.count() > 0) {
+            masks.upload(stream);
+            sampler.mask(stream, masks);
         }
     }
 
@@ -280,11 +303,13 @@ public final class StepLauncher {
     }
 
     /** How each sampled row is drawn; the draws that the GPU makes are written to {@code step}. */
-    private static List<Optional<TokenSampler.Draw>> draws(StepBuffer step, List<Chunk> sampled) {
+    private List<Optional<TokenSampler.Draw>> draws(StepBuffer step, List<Chunk> sampled) {
         List<Optional<TokenSampler.Draw>> draws = new ArrayList<>(sampled.size());
+        int masked = 0;
         for (Chunk chunk : sampled) {
             TokenSampler sampler = chunk.sampler().orElseThrow();
-            Optional<TokenSampler.Draw> draw = sampler.draw(step.adjustmentRoom());
+            Optional<TokenSampler.Draw> draw = sampler.draw(step.adjustmentRoom(), masked < masks.max());
+            masked += draw.filter(TokenSampler.Draw::masked).isPresent() ? 1 : 0;
             draw.filter(d -> !d.isMostProbable()).ifPresent(d -> step.draw(draws.size(), d, sampler.adjustments()));
             draws.add(draw);
         }

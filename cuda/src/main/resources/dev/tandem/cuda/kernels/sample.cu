@@ -1,5 +1,5 @@
 // Sampling: from logits [rows][VOCABULARY] fp32, of which VOCABULARY_REAL are tokens, to tokens [rows]. Kernels:
-// argmax, adjust, sample, logprobs.
+// argmax, adjust, mask, sample, logprobs.
 //
 // Shared memory: 32 candidates or sums for reductions of a thread block. sample has a histogram of BINS 64-bit totals.
 // No dynamic shared memory.
@@ -8,6 +8,7 @@
 // count in `finished`, and the last one merges.
 
 #define BINS 2048
+#define MASK_WORDS (VOCABULARY / 32)
 
 // Maps fp32 values to integers of the same order.
 __device__ __forceinline__ word key(float v) {
@@ -128,6 +129,16 @@ extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) adjust(float *all, 
         float x = logits[a.token] + a.bias;
         logits[a.token] = (x > 0 ? x / a.repetition : x * a.repetition) - a.penalty;
     }
+}
+
+// Sets the logits of tokens whose bit is 0 to -infinity. rows [gridDim.x]; masks [gridDim.x][MASK_WORDS], bit i % 32 of
+// word i / 32 for token i. grid (masked rows, ARGMAX_PARTS)
+extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) mask(float *all, const int *rows, const word *masks) {
+    dependencyWait();
+    float *logits = all + (size_t)rows[blockIdx.x] * VOCABULARY;
+    const word *bits = masks + (size_t)blockIdx.x * MASK_WORDS;
+    for (int i = blockIdx.y * ARGMAX_THREADS + threadIdx.x; i < VOCABULARY_REAL; i += ARGMAX_PARTS * ARGMAX_THREADS)
+        if (!(bits[i / 32] >> i % 32 & 1)) logits[i] = -INFINITE;
 }
 
 // Returns the largest candidate of a row below `limit`. The whole thread block calls it.

@@ -8,10 +8,13 @@ import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.hostattention.HostFormat;
 import dev.tandem.cuda.kv.TransferChecksums;
+import dev.tandem.cuda.sampling.Bitmasks;
 import dev.tandem.cuda.step.StepBuffer;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sampling.Adjustments;
 import dev.tandem.engine.sampling.Choice;
+import dev.tandem.engine.sampling.Grammar;
+import dev.tandem.engine.sampling.RandomGrammar;
 import dev.tandem.engine.sampling.RandomSampling;
 import dev.tandem.engine.sampling.SamplingReference;
 import dev.tandem.engine.sampling.SamplingScratch;
@@ -20,6 +23,7 @@ import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
@@ -293,15 +297,7 @@ class KernelTest {
                 float[] logits = rig.floats(rows * width, 3);
                 logits[2 * width + 13] = 1000; // forbidden
                 DeviceBuffer values = rig.put(logits);
-                DeviceBuffer chosen = rig.poisoned(4L * rows);
-                rig.kernels.argmax.launch(
-                        rig.stream,
-                        rows,
-                        KernelConstants.ARGMAX_PARTS,
-                        values.address(),
-                        rig.poisoned(8L * rows * KernelConstants.ARGMAX_PARTS).address(),
-                        rig.zeros(4L * rows).address(),
-                        chosen.address());
+                DeviceBuffer chosen = argmax(rig, values, rows);
                 step.clear();
                 for (int row = 0; row < rows; row++) {
                     step.draw(
@@ -346,6 +342,85 @@ class KernelTest {
                 }
             }
         }
+    }
+
+    /** Bitmasks, with and without other parameters, compared with {@code TokenSampler} on the CPU. */
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void masks(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED);
+                StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1, 1000, "test");
+                Bitmasks masks = new Bitmasks(rig.device, shape, 64)) {
+            int vocabulary = shape.config().vocabulary();
+            int width = shape.vocabulary();
+            List<SamplingParams.Builder> requests = List.of(
+                    SamplingParams.builder().temperature(0),
+                    SamplingParams.builder().temperature(0.9).seed(4),
+                    SamplingParams.builder().temperature(0.8).seed(5).topK(3).topP(0.7),
+                    SamplingParams.builder().temperature(0).repetitionPenalty(1.7),
+                    SamplingParams.builder().temperature(1).seed(6));
+            int unmasked = 1;
+            for (long seed = SEED; seed < SEED + 20; seed++) {
+                List<SamplingParams> constrained = new ArrayList<>();
+                for (int row = 0; row < requests.size(); row++) {
+                    Optional<Grammar> grammar =
+                            row == unmasked ? Optional.empty() : Optional.of(new RandomGrammar(seed + row, vocabulary));
+                    constrained.add(requests.get(row).grammar(grammar).build());
+                }
+                int rows = constrained.size();
+                int[] prompt = {1, 2};
+                List<TokenSampler> gpuSamplers = samplers(constrained, prompt);
+                List<TokenSampler> cpuSamplers = samplers(constrained, prompt);
+                SamplingScratch scratch = new SamplingScratch();
+                for (int token = 0; token < 4; token++) {
+                    float[] logits = rig.floats(rows * width, 3);
+                    DeviceBuffer values = rig.put(logits);
+                    DeviceBuffer chosen = argmax(rig, values, rows);
+                    step.clear();
+                    masks.clear();
+                    for (int row = 0; row < rows; row++) {
+                        TokenSampler sampler = gpuSamplers.get(row);
+                        step.draw(row, sampler.draw(step.adjustmentRoom(), true).orElseThrow(), sampler.adjustments());
+                        int at = row;
+                        sampler.matcher().ifPresent(matcher -> masks.add(at, matcher));
+                    }
+                    step.upload(rig.stream);
+                    masks.upload(rig.stream);
+                    rig.kernels.adjust.launch(
+                            rig.stream, step.adjustedCount(), 1, values.address(), step.adjusted(), step.adjustments());
+                    rig.kernels.mask.launch(
+                            rig.stream,
+                            masks.count(),
+                            KernelConstants.ARGMAX_PARTS,
+                            values.address(),
+                            masks.rows(),
+                            masks.bitmasks());
+                    rig.kernels.sample.launch(
+                            rig.stream, rows, 1, values.address(), step.draws(), chosen.address(), rows, 0, 0L, 0);
+                    int[] tokens = rig.ints(chosen, rows);
+                    for (int row = 0; row < rows; row++) {
+                        Choice expected = cpuSamplers.get(row).choose(logits, row * width, vocabulary, scratch);
+                        assertThat(tokens[row])
+                                .as("seed %d, row %d, token %d", seed, row, token)
+                                .isEqualTo(expected.token());
+                        gpuSamplers.get(row).chosen(tokens[row], Optional.empty());
+                    }
+                }
+            }
+        }
+    }
+
+    private static DeviceBuffer argmax(GpuRig rig, DeviceBuffer values, int rows) {
+        DeviceBuffer chosen = rig.poisoned(4L * rows);
+        rig.kernels.argmax.launch(
+                rig.stream,
+                rows,
+                KernelConstants.ARGMAX_PARTS,
+                values.address(),
+                rig.poisoned(8L * rows * KernelConstants.ARGMAX_PARTS).address(),
+                rig.zeros(4L * rows).address(),
+                chosen.address());
+        return chosen;
     }
 
     /** Extreme parameters and logits, compared with a sequential version of the kernel's algorithm. */
@@ -401,15 +476,7 @@ class KernelTest {
             List<TokenSampler.Draw> draws,
             List<TokenSampler> samplers) {
         int rows = draws.size();
-        DeviceBuffer chosen = rig.poisoned(4L * rows);
-        rig.kernels.argmax.launch(
-                rig.stream,
-                rows,
-                KernelConstants.ARGMAX_PARTS,
-                values.address(),
-                rig.poisoned(8L * rows * KernelConstants.ARGMAX_PARTS).address(),
-                rig.zeros(4L * rows).address(),
-                chosen.address());
+        DeviceBuffer chosen = argmax(rig, values, rows);
         step.clear();
         for (int row = 0; row < rows; row++) {
             step.draw(row, draws.get(row), samplers.get(row).adjustments());
@@ -509,7 +576,7 @@ class KernelTest {
     }
 
     static TokenSampler.Draw draw(double temperature, double topP, double minP, double uniform, int topK) {
-        return new TokenSampler.Draw(temperature, topK, topP, minP, uniform, -1, false, true);
+        return new TokenSampler.Draw(temperature, topK, topP, minP, uniform, -1, false, false, true);
     }
 
     /** A value of a host block at a byte offset in the CPU's format. */

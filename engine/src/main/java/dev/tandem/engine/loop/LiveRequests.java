@@ -78,7 +78,7 @@ final class LiveRequests implements OutputProcessor.RequestEnds {
     void accept(EngineCommand.Submit submit) {
         Request request = submit.request();
         if (byId.containsKey(request.id())) {
-            refuse(request, "request id " + request.id() + " is already in use; choose another id");
+            refuse(submit, "request id " + request.id() + " is already in use; choose another id");
             return;
         }
         int room = config.contextTokens() - request.prompt().length;
@@ -86,12 +86,12 @@ final class LiveRequests implements OutputProcessor.RequestEnds {
                 + Math.min(room, request.sampling().maxTokens().orElse(room));
         Sequence sequence;
         try {
-            TokenSampler sampler =
-                    new TokenSampler(request.sampling(), submit.adjustments(), config.endTokens(), seeds.nextLong());
+            TokenSampler sampler = new TokenSampler(
+                    request.sampling(), submit.adjustments(), submit.matcher(), config.endTokens(), seeds.nextLong());
             sequence = new Sequence(nextKey++, request, submit.arrivedNanos(), limit, sampler);
         } catch (RuntimeException | Error e) { // out of memory, for example: only this request fails
             LOG.log(Level.WARNING, "Request " + request.id() + " cannot be accepted.", e);
-            refuse(request, "the request cannot be accepted: " + e);
+            refuse(submit, "the request cannot be accepted: " + e);
             return;
         }
         byId.put(request.id(), sequence);
@@ -100,7 +100,9 @@ final class LiveRequests implements OutputProcessor.RequestEnds {
         notStarted++;
     }
 
-    private void refuse(Request request, String message) {
+    private void refuse(EngineCommand.Submit submit, String message) {
+        Request request = submit.request();
+        submit.discard();
         leftQueue(request);
         listener.failed(request);
         deliverEnd(request, new TokenEvent.Failed(message));
@@ -202,6 +204,7 @@ final class LiveRequests implements OutputProcessor.RequestEnds {
             release(sequence, reason, clock.nanos());
         }
         output.forget(sequence);
+        sequence.sampler().close();
         return true;
     }
 
@@ -226,7 +229,7 @@ final class LiveRequests implements OutputProcessor.RequestEnds {
         output.process();
         for (EngineCommand command = arrivals.poll(); command != null; command = arrivals.poll()) {
             if (command instanceof EngineCommand.Submit submit) {
-                refuse(submit.request(), message);
+                refuse(submit, message);
             }
         }
         List.copyOf(byId.values()).forEach(sequence -> fail(sequence, message));

@@ -3,7 +3,6 @@ package dev.tandem.engine.queue;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
-import dev.tandem.engine.sampling.Adjustments;
 import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
@@ -37,24 +36,29 @@ public final class AdmissionQueue {
      * @throws RequestException overloaded when they do not fit, unavailable when the server drains
      */
     public void offer(List<Request> requests) {
-        List<Adjustments> adjustments = requests.stream().map(Adjustments::of).toList();
-        offer(requests, adjustments);
+        List<EngineCommand.Submit> submits = requests.stream()
+                .map(request -> EngineCommand.Submit.of(request, 0))
+                .toList();
+        try {
+            add(submits);
+        } catch (RequestException e) {
+            submits.forEach(EngineCommand.Submit::discard);
+            throw e;
+        }
     }
 
-    private synchronized void offer(List<Request> requests, List<Adjustments> adjustments) {
+    private synchronized void add(List<EngineCommand.Submit> submits) {
         refuseWhenClosed();
-        int now = waiting.addAndGet(requests.size());
+        int now = waiting.addAndGet(submits.size());
         if (now > capacity) {
-            waiting.addAndGet(-requests.size());
+            waiting.addAndGet(-submits.size());
             throw RequestException.of(
                     RequestException.Category.OVERLOADED,
-                    (now - requests.size()) + " requests are waiting and the queue holds " + capacity
+                    (now - submits.size()) + " requests are waiting and the queue holds " + capacity
                             + "; try again later, or raise --max-queued-requests");
         }
         long arrived = clock.nanos();
-        for (int i = 0; i < requests.size(); i++) {
-            commands.add(new EngineCommand.Submit(requests.get(i), adjustments.get(i), arrived));
-        }
+        submits.forEach(submit -> commands.add(submit.at(arrived)));
     }
 
     /**
@@ -65,7 +69,7 @@ public final class AdmissionQueue {
      */
     public synchronized void offerInternal(Request request) {
         refuseWhenClosed();
-        commands.add(new EngineCommand.Submit(request, Adjustments.of(request), clock.nanos()));
+        commands.add(EngineCommand.Submit.of(request, clock.nanos()));
     }
 
     private void refuseWhenClosed() {

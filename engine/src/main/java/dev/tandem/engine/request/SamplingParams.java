@@ -1,8 +1,10 @@
 package dev.tandem.engine.request;
 
+import dev.tandem.engine.sampling.Grammar;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Set;
@@ -53,6 +55,7 @@ public final class SamplingParams {
     private final Set<Integer> stopTokenIds;
     private final boolean ignoreEos;
     private final int logprobs;
+    private final Optional<Grammar> grammar;
 
     private SamplingParams(Builder builder) {
         requireRange("temperature", builder.temperature, 0, MAX_TEMPERATURE);
@@ -63,6 +66,7 @@ public final class SamplingParams {
         checkCandidates(builder);
         checkLengths(builder);
         checkStops(builder.stop);
+        checkGrammar(builder);
         requireCount("stop_token_ids", builder.stopTokenIds.size(), MAX_STOP_TOKENS);
         requireCount("logit_bias", builder.logitBias.size(), MAX_BIASED_TOKENS);
         temperature = builder.temperature > 0 ? Math.max(builder.temperature, MIN_TEMPERATURE) : builder.temperature;
@@ -82,6 +86,24 @@ public final class SamplingParams {
         stopTokenIds = Set.copyOf(builder.stopTokenIds);
         ignoreEos = builder.ignoreEos;
         logprobs = builder.logprobs;
+        grammar = builder.grammar;
+    }
+
+    /** Only a grammar knows where its output is complete: there the end of the output is the only possible token. */
+    private static void checkGrammar(Builder builder) {
+        if (builder.grammar.isEmpty()) {
+            return;
+        }
+        if (builder.ignoreEos) {
+            throw RequestException.bad(
+                    "ignore_eos", "ignore_eos is true but the output must match a grammar, which ends; leave it out");
+        }
+        if (builder.minTokens > 0) {
+            throw RequestException.bad(
+                    "min_tokens",
+                    "min_tokens is " + builder.minTokens
+                            + " but the output must match a grammar, which decides where it may end; leave it out");
+        }
     }
 
     private static void checkCandidates(Builder builder) {
@@ -238,6 +260,11 @@ public final class SamplingParams {
         return logprobs;
     }
 
+    /** What the output must match; empty when every token may follow. */
+    public Optional<Grammar> grammar() {
+        return grammar;
+    }
+
     /** True when the most probable token is always chosen. */
     public boolean greedy() {
         return temperature == 0;
@@ -272,7 +299,8 @@ public final class SamplingParams {
                 + ", includeStop=" + includeStop
                 + ", stopTokenIds=" + stopTokenIds
                 + ", ignoreEos=" + ignoreEos
-                + ", logprobs=" + logprobs + "]";
+                + ", logprobs=" + logprobs
+                + ", grammar=" + grammar + "]";
     }
 
     /** A builder with neutral values: temperature 1, 16 output tokens, everything else off. */
@@ -302,6 +330,7 @@ public final class SamplingParams {
         private Set<Integer> stopTokenIds = Set.of();
         private boolean ignoreEos;
         private int logprobs = -1;
+        private Optional<Grammar> grammar = Optional.empty();
 
         private Builder() {}
 
@@ -323,6 +352,7 @@ public final class SamplingParams {
             stopTokenIds = params.stopTokenIds;
             ignoreEos = params.ignoreEos;
             logprobs = params.logprobs;
+            grammar = params.grammar;
         }
 
         /** Sets {@link SamplingParams#temperature}. */
@@ -429,6 +459,12 @@ public final class SamplingParams {
         /** Sets {@link SamplingParams#logprobs}. */
         public Builder logprobs(int value) {
             logprobs = value;
+            return this;
+        }
+
+        /** Sets {@link SamplingParams#grammar}. */
+        public Builder grammar(Optional<Grammar> value) {
+            grammar = value;
             return this;
         }
 

@@ -16,6 +16,7 @@ public final class SamplingScratch {
 
     private float[] weights = new float[0];
     private float[] copy = new float[0];
+    private int[] bitmask = new int[0];
     private final long[] totals = new long[1 << 11];
     private double logSumExp;
 
@@ -32,6 +33,15 @@ public final class SamplingScratch {
         }
         System.arraycopy(logits, offset, copy, 0, size);
         return copy;
+    }
+
+    /** Words for at least {@code vocabulary} bits. */
+    int[] bitmask(int vocabulary) {
+        int words = GrammarMatcher.words(vocabulary);
+        if (bitmask.length < words) {
+            bitmask = new int[words];
+        }
+        return bitmask;
     }
 
     double logSumExp() {

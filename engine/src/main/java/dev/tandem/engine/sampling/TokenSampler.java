@@ -11,8 +11,8 @@ import java.util.SplittableRandom;
  * Chooses the next tokens of one sequence.
  *
  * <p>It holds what the choice depends on besides the logits: the random stream, the tokens seen and the number of
- * output tokens. The order is vLLM's: log-probabilities of the raw logits; bias and penalties; temperature; min-p;
- * top-k; top-p of what top-k kept; one draw.
+ * output tokens. The order is vLLM's: log-probabilities of the raw logits; bias and penalties; the grammar's bitmask;
+ * temperature; min-p; top-k; top-p of what top-k kept; one draw.
  *
  * <p>A draw takes one random number per token and walks the candidates in ascending order of ids. Tokens as probable as
  * the last candidate of top-k or top-p are candidates too. The GPU kernel (sample.cu) does the same. So a seeded output
@@ -34,6 +34,8 @@ public final class TokenSampler {
     private final Adjustments adjustments;
     /** Tokens that are impossible before {@link SamplingParams#minTokens} output tokens. */
     private final Set<Integer> ends;
+    /** Follows the output of a request with a grammar. */
+    private final Optional<GrammarMatcher> matcher;
 
     private int produced;
 
@@ -44,16 +46,22 @@ public final class TokenSampler {
      * @param seed of the random stream, when the parameters have none
      */
     public TokenSampler(SamplingParams params, int[] prompt, Set<Integer> endTokens, long seed) {
-        this(params, new Adjustments(params, prompt), endTokens, seed);
+        this(params, new Adjustments(params, prompt), params.grammar().map(Grammar::matcher), endTokens, seed);
     }
 
-    /** Creates a sampler that owns the adjustments, which are made from the same parameters. */
-    public TokenSampler(SamplingParams params, Adjustments adjustments, Set<Integer> endTokens, long seed) {
+    /** Creates a sampler that owns the adjustments and the matcher, which are made from the same parameters. */
+    public TokenSampler(
+            SamplingParams params,
+            Adjustments adjustments,
+            Optional<GrammarMatcher> matcher,
+            Set<Integer> endTokens,
+            long seed) {
         this.params = params;
         this.random = new SplittableRandom(params.seed().orElse(seed));
         boolean repetition = params.repetitionPenalty() != 1;
         this.penalised = repetition || params.presencePenalty() != 0 || params.frequencyPenalty() != 0;
         this.adjustments = adjustments;
+        this.matcher = matcher;
         this.ends = new HashSet<>(endTokens);
         ends.addAll(params.stopTokenIds());
         if (params.minTokens() > 0) {
@@ -71,6 +79,7 @@ public final class TokenSampler {
      * @param uniform in [0, 1): where in the candidates' probability mass the draw falls
      * @param logprobs alternatives whose log-probabilities are reported with the chosen token's; -1 for none at all
      * @param adjusted whether {@link #adjustments} are applied first
+     * @param masked whether the bitmask of {@link #matcher} is applied then
      * @param foreseeable whether the next draw does not depend on the token that this one yields
      */
     public record Draw(
@@ -81,6 +90,7 @@ public final class TokenSampler {
             double uniform,
             int logprobs,
             boolean adjusted,
+            boolean masked,
             boolean foreseeable) {
         /** True when the most probable token is taken. */
         public boolean greedy() {
@@ -89,7 +99,7 @@ public final class TokenSampler {
 
         /** True when only the most probable token of the raw logits is wanted. */
         public boolean isMostProbable() {
-            return greedy() && !adjusted && logprobs < 0;
+            return greedy() && !adjusted && !masked && logprobs < 0;
         }
     }
 
@@ -97,14 +107,18 @@ public final class TokenSampler {
      * The next draw, for a device that samples; it consumes a random number. Call it once per token, then
      * {@link #chosen}.
      *
-     * <p>Empty when the engine must sample by {@link #choose}: when the adjustments have more than {@code max} entries,
-     * or when both adjustments and log-probabilities, which are of the raw logits, are wanted.
+     * <p>Empty when the engine must sample by {@link #choose}: when the device has no room for the adjustments or the
+     * bitmask, or when log-probabilities, which are of the raw logits, are wanted together with one of these.
      *
      * @param max entries of {@link #adjustments} that the device has room for
+     * @param maskRoom whether the device has room for a bitmask
      */
-    public Optional<Draw> draw(int max) {
+    public Optional<Draw> draw(int max, boolean maskRoom) {
         boolean adjusted = adjusts();
-        if (adjusted && (params.logprobs() >= 0 || adjustments.count() > max)) {
+        boolean masked = matcher.isPresent();
+        if ((adjusted || masked) && params.logprobs() >= 0
+                || adjusted && adjustments.count() > max
+                || masked && !maskRoom) {
             return Optional.empty();
         }
         return Optional.of(new Draw(
@@ -115,7 +129,13 @@ public final class TokenSampler {
                 uniform(),
                 params.logprobs(),
                 adjusted,
-                !penalised && produced >= params.minTokens()));
+                masked,
+                !penalised && !masked && produced >= params.minTokens()));
+    }
+
+    /** The next draw, for a device that has no room for bitmasks. */
+    public Optional<Draw> draw(int max) {
+        return draw(max, false);
     }
 
     /** In [0, 1) and exact in single precision, in which devices compute; 1 would lie beyond every token. */
@@ -128,17 +148,32 @@ public final class TokenSampler {
         return adjustments;
     }
 
+    /** Follows the output of a request with a grammar; empty when every token may follow. */
+    public Optional<GrammarMatcher> matcher() {
+        return matcher;
+    }
+
+    /** Frees the matcher's memory: the request has ended. Tokens that are chosen afterwards are discarded. */
+    public void close() {
+        matcher.ifPresent(GrammarMatcher::close);
+    }
+
     private boolean adjusts() {
         return penalised || !params.logitBias().isEmpty() || produced < params.minTokens();
     }
 
-    /** Records the token that a device chose by {@link #draw}, with the log-probabilities that were asked for. */
+    /**
+     * Records the token that a device chose by {@link #draw}, with the log-probabilities that were asked for.
+     *
+     * @throws SamplingException when the grammar does not allow the token, or its matcher has failed
+     */
     public Choice chosen(int token, Optional<TokenLogprobs> logprobs) {
         note(token);
         return new Choice(token, logprobs);
     }
 
     private void note(int token) {
+        matcher.ifPresent(m -> m.accept(token));
         if (++produced == params.minTokens()) {
             adjustments.allow(ends);
         }
@@ -155,7 +190,7 @@ public final class TokenSampler {
      *
      * @param logits one row of at least {@code vocabulary} values from {@code offset}; overwritten
      * @throws SamplingException when a logit is NaN or infinite before the adjustments, when one is NaN or +infinity
-     *     after them, or when all are -infinity then
+     *     after them, when all are -infinity then, or when the grammar's matcher has failed
      */
     public Choice choose(float[] logits, int offset, int vocabulary, SamplingScratch scratch) {
         requireFinite(logits, offset, vocabulary);
@@ -166,12 +201,26 @@ public final class TokenSampler {
         if (adjusts()) {
             adjustments.apply(logits, offset, vocabulary);
         }
+        if (matcher.isPresent()) {
+            int[] bitmask = scratch.bitmask(vocabulary);
+            matcher.get().fillBitmask(bitmask);
+            mask(logits, offset, vocabulary, bitmask);
+        }
         int token = params.greedy() ? argmax(logits, offset, vocabulary) : draw(logits, offset, vocabulary, scratch);
         note(token);
         return new Choice(
                 token,
                 raw.map(r -> new TokenLogprobs(
                         (float) (original[token] - scratch.logSumExp()), r.topTokens(), r.topLogprobs())));
+    }
+
+    /** Sets the logits of tokens whose bit is 0 to -infinity. */
+    private static void mask(float[] logits, int offset, int vocabulary, int[] bitmask) {
+        for (int i = 0; i < vocabulary; i++) {
+            if ((bitmask[i / 32] >>> i & 1) == 0) {
+                logits[offset + i] = Float.NEGATIVE_INFINITY;
+            }
+        }
     }
 
     private static void requireFinite(float[] logits, int offset, int vocabulary) {

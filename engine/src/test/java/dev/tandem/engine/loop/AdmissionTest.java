@@ -15,6 +15,7 @@ import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.TokenEvent;
+import dev.tandem.engine.sampling.RandomGrammar;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
@@ -22,11 +23,13 @@ import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.GpuOnly;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -201,5 +204,34 @@ class AdmissionTest {
         assertThat(maxDropped).as("8 blocks for six sequences of 4").isPositive();
         assertThat(loop.stats().requests().dropped() + loop.stats().requests().waiting())
                 .isZero();
+    }
+
+    @Test
+    void matchersAreFreedHoweverTheRequestEnds() {
+        RandomGrammar grammar = new RandomGrammar(1, 100);
+        SamplingParams sampling = SamplingParams.builder()
+                .maxTokens(3)
+                .grammar(Optional.of(grammar))
+                .build();
+        List<Request> requests = Stream.of("a", "b", "a")
+                .map(id -> new Request(id, new int[] {1}, sampling, 0, TextDecoder.none(), event -> {}))
+                .toList();
+        assertThatThrownBy(() -> queue.offer(requests)).isInstanceOf(RequestException.class);
+        assertThat(grammar.open).as("refused by the queue").isZero();
+        EngineLoop loop = new EngineLoop(
+                new EngineConfig(budget, Set.of(), CONTEXT, 8, 1),
+                queue,
+                PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)),
+                new FakeExecutor(),
+                clock,
+                EngineListener.NONE);
+        queue.offer(requests.subList(0, 2));
+        loop.step();
+        queue.offer(requests.subList(2, 3));
+        queue.cancel("b");
+        loop.step();
+        assertThat(grammar.open).as("the first request runs on").isEqualTo(1);
+        loop.failAll("stop");
+        assertThat(grammar.open).isZero();
     }
 }

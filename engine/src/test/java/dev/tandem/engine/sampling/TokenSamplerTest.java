@@ -6,12 +6,15 @@ import static org.assertj.core.data.Offset.offset;
 
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
+import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.Set;
+import java.util.SplittableRandom;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.function.Consumer;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -314,5 +317,53 @@ class TokenSamplerTest {
         logits = new float[] {9, 1, -1, 5, 2};
         sampler.adjustments().apply(logits, 0, logits.length);
         assertThat(logits).as("the end is allowed now").containsExactly(9, 0.5f, -3, 5, -2 - 0.5f - 0.25f);
+    }
+
+    @Test
+    void aGrammarExcludesTokensOnTheCpuAndOnADevice() {
+        long seed = ThreadLocalRandom.current().nextLong();
+        RandomGrammar grammar = new RandomGrammar(seed, 100);
+        SamplingParams params = SamplingParams.builder()
+                .temperature(2)
+                .seed(seed)
+                .grammar(Optional.of(grammar))
+                .build();
+        TokenSampler sampler = new TokenSampler(params, new int[] {1}, Set.of(), 0);
+        SplittableRandom random = new SplittableRandom(seed);
+        List<Integer> output = new ArrayList<>();
+        for (int i = 0; i < 50; i++) {
+            float[] logits = new float[100];
+            for (int id = 0; id < 100; id++) {
+                logits[id] = (float) random.nextGaussian() * 5;
+            }
+            output.add(sampler.choose(logits, 0, 100, new SamplingScratch()).token());
+        }
+        assertThat(grammar.matches(output)).as("seed %d", seed).isTrue();
+        TokenSampler.Draw draw = sampler.draw(0, true).orElseThrow();
+        assertThat(draw.masked()).isTrue();
+        assertThat(draw.foreseeable())
+                .as("the next bitmask depends on the token")
+                .isFalse();
+        assertThat(sampler.draw(0)).as("no room for the bitmask").isEmpty();
+        assertThat(new TokenSampler(params.withLogprobs(0), new int[] {1}, Set.of(), 0).draw(0, true))
+                .as("log-probabilities are of the raw logits")
+                .isEmpty();
+        assertThatThrownBy(() -> IntStream.range(0, 100).forEach(token -> sampler.chosen(token, Optional.empty())))
+                .isInstanceOf(SamplingException.class)
+                .hasMessageContaining("is not allowed");
+        assertThat(grammar.open).isEqualTo(2);
+        sampler.close();
+        assertThat(grammar.open).isEqualTo(1);
+    }
+
+    @Test
+    void aGrammarDecidesWhereTheOutputEnds() {
+        SamplingParams.Builder params = SamplingParams.builder().grammar(Optional.of(new RandomGrammar(1, 10)));
+        assertThatThrownBy(() -> params.minTokens(1).build())
+                .isInstanceOf(RequestException.class)
+                .hasMessageContaining("min_tokens is 1");
+        assertThatThrownBy(() -> params.minTokens(0).ignoreEos(true).build())
+                .isInstanceOf(RequestException.class)
+                .hasMessageContaining("ignore_eos");
     }
 }

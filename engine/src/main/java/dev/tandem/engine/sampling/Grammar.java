@@ -1,0 +1,11 @@
+package dev.tandem.engine.sampling;
+
+/**
+ * What the output of a request must match, compiled.
+ *
+ * <p>Owned by: any thread.
+ */
+public interface Grammar {
+    /** A new matcher at the start of an output; the caller closes it. */
+    GrammarMatcher matcher();
+}

@@ -1,0 +1,34 @@
+package dev.tandem.engine.sampling;
+
+/**
+ * Follows one output through its grammar and says which tokens may come next.
+ *
+ * <p>A matcher that fails does so for its own request alone: it allows every token, and {@link #accept} then throws.
+ *
+ * <p>Owned by: the sampler of one sequence. A matcher may compute its next bitmask on a thread of its own; its methods
+ * wait for that.
+ */
+public interface GrammarMatcher {
+    /** Words of 32 bits that hold one bit per token. */
+    static int words(int vocabulary) {
+        return (vocabulary + 31) / 32;
+    }
+
+    /**
+     * Writes which tokens may come next.
+     *
+     * @param bitmask receives in bit {@code token % 32} of word {@code token / 32} whether the token is allowed; at
+     *     least {@link #words} of the model's vocabulary, all of which are overwritten
+     */
+    void fillBitmask(int[] bitmask);
+
+    /**
+     * Moves on by a token of the output.
+     *
+     * @throws SamplingException when the grammar does not allow the token, or the matcher has failed
+     */
+    void accept(int token);
+
+    /** Frees native memory. Afterwards every token is allowed and accepted; to close it again has no effect. */
+    void close();
+}

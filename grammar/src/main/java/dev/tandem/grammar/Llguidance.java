@@ -1,0 +1,279 @@
+package dev.tandem.grammar;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_BOOLEAN;
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemoryLayout;
+import java.lang.foreign.MemoryLayout.PathElement;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
+import java.lang.invoke.MethodHandle;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.Arrays;
+import java.util.Optional;
+
+/**
+ * The C API of llguidance 1.9 ({@code llguidance.h}), from the shared library of {@code src/main/native}. It is loaded
+ * once, if the build made it. Handles are addresses, which the caller frees.
+ *
+ * <p>Owned by: any thread; a matcher is used by one thread at a time.
+ */
+public final class Llguidance {
+    private static final String RESOURCE = "/native/libtandem-grammar.so";
+    private static final int MAX_MESSAGE = 1000;
+    /** Ten times the library's default, which choices of 2,000 texts and objects of 500 properties exceed. */
+    private static final long MAX_ITEMS = 20_000;
+    /** A fifth of the library's default: a state takes up to 2 kB, so that a grammar takes at most 100 MB. */
+    private static final long MAX_LEXER_STATES = 50_000;
+
+    /** {@code LlgTokenizerInitV2} on machines of 64 bits. */
+    private static final MemoryLayout TOKENIZER_INIT = MemoryLayout.structLayout(
+            JAVA_LONG.withName("struct_size"),
+            JAVA_INT.withName("vocab_size"),
+            JAVA_INT.withName("tok_eos"),
+            ADDRESS.withName("token_lens"),
+            ADDRESS.withName("token_bytes"),
+            ADDRESS.withName("tokenizer_json"),
+            JAVA_BOOLEAN.withName("tokenize_assumes_string"),
+            MemoryLayout.paddingLayout(7),
+            ADDRESS.withName("tokenize_fn"),
+            JAVA_BOOLEAN.withName("use_approximate_greedy_tokenize_fn"),
+            MemoryLayout.paddingLayout(7),
+            ADDRESS.withName("tokenize_user_data"),
+            ADDRESS.withName("slices"),
+            ADDRESS.withName("tok_eos_extra"),
+            JAVA_INT.withName("tok_eos_extra_count"),
+            MemoryLayout.paddingLayout(4));
+
+    /** {@code LlgConstraintInit} on machines of 64 bits. */
+    private static final MemoryLayout CONSTRAINT_INIT = MemoryLayout.structLayout(
+            ADDRESS.withName("tokenizer"),
+            JAVA_INT.withName("log_buffer_level"),
+            JAVA_INT.withName("log_stderr_level"),
+            JAVA_BOOLEAN.withName("ff_tokens_ok"),
+            JAVA_BOOLEAN.withName("backtrack_ok"),
+            MemoryLayout.paddingLayout(6),
+            JAVA_LONG.withName("max_items_in_row"),
+            JAVA_LONG.withName("initial_lexer_fuel"),
+            JAVA_LONG.withName("step_lexer_fuel"),
+            JAVA_LONG.withName("step_max_items"),
+            JAVA_LONG.withName("max_lexer_states"),
+            JAVA_LONG.withName("max_grammar_size"),
+            JAVA_BOOLEAN.withName("precompute_large_lexemes"),
+            JAVA_BOOLEAN.withName("verbose_errors"),
+            MemoryLayout.paddingLayout(6));
+
+    private record Loaded(Optional<Llguidance> library, String reason) {}
+
+    private static final Loaded LOADED = load();
+
+    private final MethodHandle setDefaults;
+    private final MethodHandle newTokenizer;
+    private final MethodHandle freeTokenizer;
+    private final MethodHandle newMatcher;
+    private final MethodHandle cloneMatcher;
+    private final MethodHandle freeMatcher;
+    private final MethodHandle computeMask;
+    private final MethodHandle consumeToken;
+    private final MethodHandle getError;
+
+    private Llguidance(SymbolLookup symbols) {
+        setDefaults = link(symbols, "llg_constraint_init_set_defaults", FunctionDescriptor.ofVoid(ADDRESS, ADDRESS));
+        newTokenizer =
+                link(symbols, "llg_new_tokenizer_v2", FunctionDescriptor.of(ADDRESS, ADDRESS, ADDRESS, JAVA_LONG));
+        freeTokenizer = link(symbols, "llg_free_tokenizer", FunctionDescriptor.ofVoid(ADDRESS));
+        newMatcher = link(symbols, "llg_new_matcher", FunctionDescriptor.of(ADDRESS, ADDRESS, ADDRESS, ADDRESS));
+        cloneMatcher = link(symbols, "llg_clone_matcher", FunctionDescriptor.of(ADDRESS, ADDRESS));
+        freeMatcher = link(symbols, "llg_free_matcher", FunctionDescriptor.ofVoid(ADDRESS));
+        computeMask = link(
+                symbols, "llg_matcher_compute_mask_into", FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS, JAVA_LONG));
+        consumeToken = link(symbols, "llg_matcher_consume_token", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT));
+        getError = link(symbols, "llg_matcher_get_error", FunctionDescriptor.of(ADDRESS, ADDRESS));
+    }
+
+    private static MethodHandle link(SymbolLookup symbols, String name, FunctionDescriptor type) {
+        return Linker.nativeLinker().downcallHandle(symbols.findOrThrow(name), type);
+    }
+
+    /** The library; empty where the build did not make it or it cannot be loaded, see {@link #reason}. */
+    public static Optional<Llguidance> find() {
+        return LOADED.library();
+    }
+
+    /** Why the library is missing, for messages to operators. */
+    public static String reason() {
+        return LOADED.reason();
+    }
+
+    private static Loaded load() {
+        try (InputStream file = Llguidance.class.getResourceAsStream(RESOURCE)) {
+            if (file == null) {
+                return new Loaded(Optional.empty(), "it was built without llguidance");
+            }
+            Path copy = Files.createTempFile("tandem-grammar", ".so");
+            try {
+                Files.copy(file, copy, StandardCopyOption.REPLACE_EXISTING);
+                return new Loaded(
+                        Optional.of(new Llguidance(SymbolLookup.libraryLookup(copy, Arena.global()))), "llguidance");
+            } finally {
+                Files.delete(copy);
+            }
+        } catch (IOException | IllegalArgumentException e) {
+            return new Loaded(Optional.empty(), "llguidance cannot be loaded: " + e.getMessage());
+        }
+    }
+
+    /**
+     * Creates a tokenizer from the bytes of each token.
+     *
+     * @param tokens by id; special tokens begin with byte 0xFF, tokens that are never allowed are empty
+     * @param ends the model's end-of-sequence tokens, at least one
+     * @throws GrammarException when the library refuses it
+     */
+    MemorySegment newTokenizer(byte[][] tokens, int[] ends) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment lengths = arena.allocateFrom(
+                    JAVA_INT,
+                    Arrays.stream(tokens).mapToInt(token -> token.length).toArray());
+            MemorySegment bytes = arena.allocate(
+                    Arrays.stream(tokens).mapToLong(token -> token.length).sum() + 1);
+            long at = 0;
+            for (byte[] token : tokens) {
+                MemorySegment.copy(token, 0, bytes, JAVA_BYTE, at, token.length);
+                at += token.length;
+            }
+            MemorySegment init = arena.allocate(TOKENIZER_INIT);
+            set(init, TOKENIZER_INIT, "struct_size", TOKENIZER_INIT.byteSize());
+            set(init, TOKENIZER_INIT, "vocab_size", tokens.length);
+            set(init, TOKENIZER_INIT, "tok_eos", ends[0]);
+            set(init, TOKENIZER_INIT, "token_lens", lengths);
+            set(init, TOKENIZER_INIT, "token_bytes", bytes);
+            // without a function that tokenizes, masks hold every token that fits, not only the canonical one
+            set(init, TOKENIZER_INIT, "use_approximate_greedy_tokenize_fn", true);
+            set(init, TOKENIZER_INIT, "tok_eos_extra", arena.allocateFrom(JAVA_INT, ends));
+            set(init, TOKENIZER_INIT, "tok_eos_extra_count", ends.length);
+            MemorySegment message = arena.allocate(MAX_MESSAGE);
+            MemorySegment tokenizer = (MemorySegment) newTokenizer.invokeExact(init, message, (long) MAX_MESSAGE);
+            if (tokenizer.equals(MemorySegment.NULL)) {
+                throw new GrammarException("llguidance refuses the model's vocabulary: " + message.getString(0));
+            }
+            return tokenizer;
+        } catch (Throwable e) {
+            throw failed("llg_new_tokenizer_v2", e);
+        }
+    }
+
+    void freeTokenizer(MemorySegment tokenizer) {
+        try {
+            freeTokenizer.invokeExact(tokenizer);
+        } catch (Throwable e) {
+            throw failed("llg_free_tokenizer", e);
+        }
+    }
+
+    /**
+     * Compiles a grammar. It computes the first bitmask too, which shows whether the parser's limits suffice.
+     *
+     * @param words of a bitmask
+     * @throws GrammarException when the library refuses it
+     */
+    MemorySegment newMatcher(MemorySegment tokenizer, GrammarSource source, int words) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment init = arena.allocate(CONSTRAINT_INIT);
+            setDefaults.invokeExact(init, tokenizer);
+            set(init, CONSTRAINT_INIT, "log_buffer_level", 0);
+            set(init, CONSTRAINT_INIT, "log_stderr_level", 0);
+            set(init, CONSTRAINT_INIT, "max_items_in_row", MAX_ITEMS);
+            set(init, CONSTRAINT_INIT, "max_lexer_states", MAX_LEXER_STATES);
+            set(init, CONSTRAINT_INIT, "verbose_errors", false);
+            MemorySegment matcher = (MemorySegment) newMatcher.invokeExact(
+                    init, arena.allocateFrom(source.syntax().type), arena.allocateFrom(source.text()));
+            if (error(matcher).isPresent() || !computeMask(matcher, arena.allocate(JAVA_INT, words))) {
+                String error = error(matcher).orElse("llguidance gives no reason");
+                freeMatcher(matcher);
+                throw new GrammarException(error);
+            }
+            return matcher;
+        } catch (Throwable e) {
+            throw failed("llg_new_matcher", e);
+        }
+    }
+
+    MemorySegment cloneMatcher(MemorySegment matcher) {
+        try {
+            return (MemorySegment) cloneMatcher.invokeExact(matcher);
+        } catch (Throwable e) {
+            throw failed("llg_clone_matcher", e);
+        }
+    }
+
+    void freeMatcher(MemorySegment matcher) {
+        try {
+            freeMatcher.invokeExact(matcher);
+        } catch (Throwable e) {
+            throw failed("llg_free_matcher", e);
+        }
+    }
+
+    /** Computes which tokens may come next; false when the matcher has failed. */
+    boolean computeMask(MemorySegment matcher, MemorySegment bitmask) {
+        try {
+            return (int) computeMask.invokeExact(matcher, bitmask, bitmask.byteSize()) == 0;
+        } catch (Throwable e) {
+            throw failed("llg_matcher_compute_mask_into", e);
+        }
+    }
+
+    /** Moves on by a token; false when it does not fit or the matcher has failed. */
+    boolean consumeToken(MemorySegment matcher, int token) {
+        try {
+            return (int) consumeToken.invokeExact(matcher, token) == 0;
+        } catch (Throwable e) {
+            throw failed("llg_matcher_consume_token", e);
+        }
+    }
+
+    /** Why the matcher has failed. */
+    Optional<String> error(MemorySegment matcher) {
+        try {
+            MemorySegment message = (MemorySegment) getError.invokeExact(matcher);
+            return message.equals(MemorySegment.NULL)
+                    ? Optional.empty()
+                    : Optional.of(message.reinterpret(Long.MAX_VALUE).getString(0));
+        } catch (Throwable e) {
+            throw failed("llg_matcher_get_error", e);
+        }
+    }
+
+    private static void set(MemorySegment struct, MemoryLayout layout, String field, Object value) {
+        long at = layout.byteOffset(PathElement.groupElement(field));
+        switch (value) {
+            case Integer number -> struct.set(JAVA_INT, at, number);
+            case Long number -> struct.set(JAVA_LONG, at, number);
+            case Boolean flag -> struct.set(JAVA_BOOLEAN, at, flag);
+            case MemorySegment address -> struct.set(ADDRESS, at, address);
+            default -> throw new IllegalArgumentException("no field has the type of " + value);
+        }
+    }
+
+    /** Rethrows errors and unchecked exceptions as they are; the library's functions throw nothing else. */
+    private static IllegalStateException failed(String function, Throwable thrown) {
+        switch (thrown) {
+            case RuntimeException e -> throw e;
+            case Error e -> throw e;
+            default -> {
+                return new IllegalStateException("the call of " + function + " failed", thrown);
+            }
+        }
+    }
+}

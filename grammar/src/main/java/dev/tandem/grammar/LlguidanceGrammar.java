@@ -1,0 +1,43 @@
+package dev.tandem.grammar;
+
+import dev.tandem.engine.sampling.GrammarMatcher;
+import java.lang.foreign.MemorySegment;
+import java.util.Set;
+import java.util.concurrent.Executor;
+
+/**
+ * A grammar of llguidance: a matcher at its start, of which each request receives a copy. The copies share the
+ * library's caches.
+ */
+final class LlguidanceGrammar implements GrammarCompiler.Compiled {
+    private final Llguidance library;
+    private final int words;
+    private final Set<Integer> ends;
+    private final Executor threads;
+    /** NULL once closed. */
+    private MemorySegment start;
+
+    LlguidanceGrammar(Llguidance library, MemorySegment start, int words, Set<Integer> ends, Executor threads) {
+        this.library = library;
+        this.start = start;
+        this.words = words;
+        this.ends = ends;
+        this.threads = threads;
+    }
+
+    @Override
+    public synchronized GrammarMatcher matcher() {
+        if (start.equals(MemorySegment.NULL)) {
+            throw new IllegalStateException("the grammar is closed; it makes no further matchers");
+        }
+        return new LlguidanceMatcher(library, library.cloneMatcher(start), words, ends, threads);
+    }
+
+    @Override
+    public synchronized void close() {
+        if (!start.equals(MemorySegment.NULL)) {
+            library.freeMatcher(start);
+            start = MemorySegment.NULL;
+        }
+    }
+}

@@ -1,0 +1,276 @@
+package dev.tandem.grammar;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.engine.sampling.GrammarMatcher;
+import dev.tandem.engine.sampling.SamplingException;
+import dev.tandem.grammar.GrammarSource.Whitespace;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.List;
+import java.util.Set;
+import java.util.SplittableRandom;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.ObjectMapper;
+
+/** Random tokens under a bitmask always make text that matches. */
+class LlguidanceTest {
+    private static final int OUTPUTS = 40;
+    private static final int MAX_TOKENS = 2000;
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private final long seed = ThreadLocalRandom.current().nextLong();
+    private final SplittableRandom random = new SplittableRandom(seed);
+    private final LlguidanceCompiler compiler = Vocabularies.compiler();
+
+    @AfterEach
+    void close() {
+        compiler.close();
+    }
+
+    private static GrammarSource schema(String json) {
+        return GrammarSource.jsonSchema(JSON.readTree(json), Whitespace.ANY);
+    }
+
+    private interface Check {
+        void check(String output);
+    }
+
+    private void outputs(GrammarSource source, Check check) {
+        int ended = 0;
+        try (GrammarCompiler.Compiled grammar = compiler.compile(source)) {
+            for (int i = 0; i < OUTPUTS; i++) {
+                String output = Vocabularies.random(grammar, random, MAX_TOKENS);
+                if (!output.isEmpty()) {
+                    ended++;
+                    try {
+                        check.check(output);
+                    } catch (RuntimeException | AssertionError e) {
+                        throw new AssertionError("seed " + seed + ", output " + output, e);
+                    }
+                }
+            }
+        }
+        assertThat(ended).as("outputs that end, seed %d", seed).isPositive();
+    }
+
+    @Test
+    void jsonMatchesItsSchema() {
+        String schema = """
+                {"type": "object", "additionalProperties": false, "required": ["name", "age", "tags"],
+                 "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "minimum": 3,
+                 "maximum": 120}, "tags": {"type": "array", "items": {"enum": ["a", "b", 7, null]}, "maxItems": 3},
+                 "nested": {"$ref": "#/$defs/point"}},
+                 "$defs": {"point": {"type": "object", "properties": {"x": {"const": 1.5}}, "required": ["x"],
+                 "additionalProperties": false}}}""";
+        outputs(schema(schema), output -> {
+            JsonNode node = JSON.readTree(output);
+            assertThat(node.path("name")
+                            .asString()
+                            .codePointCount(0, node.path("name").asString().length()))
+                    .isLessThanOrEqualTo(8);
+            assertThat(node.path("age").isIntegralNumber()).isTrue();
+            assertThat(node.path("age").asInt()).isBetween(3, 120);
+            assertThat(node.path("tags").size()).isLessThanOrEqualTo(3);
+            node.path("tags").forEach(tag -> assertThat(tag.toString()).isIn("\"a\"", "\"b\"", "7", "null"));
+            assertThat(node.propertyNames()).isSubsetOf("name", "age", "tags", "nested");
+            if (node.has("nested")) {
+                assertThat(node.path("nested").path("x").asDouble()).isEqualTo(1.5);
+            }
+        });
+    }
+
+    @Test
+    void anyJsonObject() {
+        outputs(
+                GrammarSource.jsonObject(Whitespace.ANY),
+                output -> assertThat(JSON.readTree(output).isObject()).isTrue());
+    }
+
+    @Test
+    void regularExpressions() {
+        String pattern = "[a-c]{2,5}-(x|yz)*[0-9]";
+        outputs(GrammarSource.regex(pattern), output -> assertThat(output).matches(Pattern.compile(pattern)));
+    }
+
+    @Test
+    void compactJsonHasNoOtherWhitespace() {
+        GrammarSource source = GrammarSource.jsonSchema(
+                JSON.readTree("{\"type\": \"array\", \"items\": {\"type\": \"boolean\"}, \"maxItems\": 2}"),
+                Whitespace.NONE);
+        outputs(source, output -> assertThat(output).matches("\\[((true|false)(, ?(true|false))?)?\\]"));
+    }
+
+    @Test
+    void larkGrammars() {
+        outputs(
+                GrammarSource.lark("start: \"(\" start \")\" | NUMBER\nNUMBER: /[0-9]{1,3}/\n"),
+                output -> assertThat(output).matches("\\(*[0-9]{1,3}\\)*"));
+    }
+
+    @Test
+    void choices() {
+        List<String> texts = List.of("yes", "no", "it's \"both\"\n", "näh");
+        outputs(GrammarSource.choice(texts), output -> assertThat(output).isIn(texts));
+    }
+
+    @Test
+    void choicesMayBeMany() {
+        List<String> texts = IntStream.range(0, 5000).mapToObj(i -> "x" + i).toList();
+        outputs(GrammarSource.choice(texts), output -> assertThat(output).isIn(texts));
+    }
+
+    @Test
+    void structuralTagsConstrainOnlyWhatFollowsATrigger() {
+        GrammarSource source = GrammarSource.structuralTags(
+                List.of(
+                        new GrammarSource.Tag("<f=one>", JSON.readTree("{\"enum\": [1, 2]}"), "</f>"),
+                        new GrammarSource.Tag("<f=two>", JSON.readTree("{\"type\": \"boolean\"}"), "</f>")),
+                List.of("<f="));
+        assertThat(accepts(source, "plain text\n")).isTrue();
+        assertThat(accepts(source, "say <f=one>2</f> and <f=two>true</f>!")).isTrue();
+        assertThat(accepts(source, "<f=one>3</f>")).isFalse();
+        assertThat(accepts(source, "<f=three>")).isFalse();
+        assertThat(accepts(source, "<f=two>true")).as("an open tag").isFalse();
+        assertThatThrownBy(() -> GrammarSource.structuralTags(
+                        List.of(new GrammarSource.Tag("[f]", JSON.readTree("{}"), "")), List.of("<f=")))
+                .isInstanceOf(GrammarException.class)
+                .hasMessageContaining("none of the triggers");
+    }
+
+    /** Whether the text, byte by byte, and then an end token is allowed. */
+    private boolean accepts(GrammarSource source, String text) {
+        try (GrammarCompiler.Compiled grammar = compiler.compile(source)) {
+            GrammarMatcher matcher = grammar.matcher();
+            int[] bitmask = new int[GrammarMatcher.words(Vocabularies.BYTES.size())];
+            try {
+                for (byte b : text.getBytes(StandardCharsets.UTF_8)) {
+                    matcher.fillBitmask(bitmask);
+                    if (!isAllowed(bitmask, b & 0xFF)) {
+                        return false;
+                    }
+                    matcher.accept(b & 0xFF);
+                }
+                matcher.fillBitmask(bitmask);
+                return isAllowed(bitmask, Vocabularies.END) && isAllowed(bitmask, Vocabularies.OTHER_END);
+            } finally {
+                matcher.close();
+            }
+        }
+    }
+
+    private static boolean isAllowed(int[] bitmask, int token) {
+        return (bitmask[token / 32] >>> token & 1) == 1;
+    }
+
+    @Test
+    void unsupportedKeywordsAreRefused() {
+        for (String schema : List.of(
+                "{\"type\": \"array\", \"uniqueItems\": true}",
+                "{\"not\": {\"type\": \"string\"}}",
+                "{\"type\": \"array\", \"contains\": {\"const\": 1}}",
+                "{\"type\": \"string\", \"format\": \"no such format\"}",
+                "{\"type\": \"strin\"}",
+                "{\"$ref\": \"https://example.org/schema\"}",
+                "{\"x-guidance\": {\"lenient\": true}, \"not\": {}}",
+                "[1]")) {
+            assertThatThrownBy(() -> compiler.compile(schema(schema)))
+                    .as(schema)
+                    .isInstanceOf(GrammarException.class);
+        }
+        assertThatThrownBy(() -> compiler.compile(GrammarSource.regex("("))).isInstanceOf(GrammarException.class);
+        assertThatThrownBy(() -> compiler.compile(GrammarSource.lark("start: missing")))
+                .isInstanceOf(GrammarException.class);
+    }
+
+    @Test
+    void largeGrammarsAreRefused() {
+        assertThatThrownBy(
+                        () -> compiler.compile(GrammarSource.regex("a".repeat(LlguidanceCompiler.MAX_CHARACTERS + 1))))
+                .isInstanceOf(GrammarException.class)
+                .hasMessageContaining("the max is");
+        assertThatThrownBy(() -> compiler.compile(schema("{\"$ref\": \"#\"}")))
+                .as("no output is possible")
+                .isInstanceOf(GrammarException.class);
+        assertThatThrownBy(() -> schema("{\"anyOf\": [{\"type\": \"number\", \"multipleOf\": 1.00003}]}"))
+                .isInstanceOf(GrammarException.class)
+                .hasMessageContaining("multipleOf is 1.00003");
+        assertThat(schema("{\"multipleOf\": 1000000, \"const\": {\"multipleOf\": 100003}}")
+                        .text())
+                .contains("100003");
+        assertThatThrownBy(() -> compiler.compile(GrammarSource.regex("a\0"))).isInstanceOf(GrammarException.class);
+    }
+
+    /** Its expressions multiply. */
+    private static String slowSchema() {
+        return IntStream.range(0, 20)
+                .mapToObj(i -> "{\"anyOf\": [{\"type\": \"string\", \"pattern\": \"a" + i
+                        + "\"}, {\"type\": \"integer\", \"multipleOf\": " + (i + 2) + "}]}")
+                .collect(Collectors.joining(", ", "{\"allOf\": [", "]}"));
+    }
+
+    @Test
+    void slowGrammarsAreGivenUp() {
+        LlguidanceCompiler impatient = new LlguidanceCompiler(
+                Llguidance.find().orElseThrow(), Vocabularies.BYTES, Set.of(Vocabularies.END), Duration.ofMillis(1));
+        assertThatThrownBy(() -> impatient.compile(schema(slowSchema())))
+                .isInstanceOf(GrammarException.class)
+                .hasMessageContaining("does not compile within 1 ms");
+        impatient.close();
+    }
+
+    /** On a stack of 1 MiB it would end the process. */
+    @Test
+    void theLargestObjectsDoNotOverflowTheStack() {
+        String properties =
+                IntStream.range(0, 2500).mapToObj(i -> "\"p" + i + "\": {}").collect(Collectors.joining(", "));
+        String required =
+                IntStream.range(0, 2500).mapToObj(i -> "\"p" + i + "\"").collect(Collectors.joining(", "));
+        try (GrammarCompiler.Compiled grammar = compiler.compile(schema("{\"properties\": {" + properties
+                + "}, \"required\": [" + required + "], \"type\": \"object\", \"additionalProperties\": false}"))) {
+            assertThat(Vocabularies.random(grammar, random, 10)).isEmpty();
+        }
+    }
+
+    @Test
+    void aTokenThatDoesNotFitFailsTheMatcher() {
+        try (GrammarCompiler.Compiled grammar = compiler.compile(GrammarSource.choice(List.of("ab", "ac")))) {
+            GrammarMatcher matcher = grammar.matcher();
+            assertThatThrownBy(() -> matcher.accept('z')).isInstanceOf(SamplingException.class);
+            int[] bitmask = new int[GrammarMatcher.words(Vocabularies.BYTES.size())];
+            matcher.fillBitmask(bitmask);
+            assertThat(bitmask).containsOnly(-1);
+            assertThatThrownBy(() -> matcher.accept('a')).isInstanceOf(SamplingException.class);
+            matcher.close();
+        }
+    }
+
+    @Test
+    void matchersOutliveTheirGrammarAndMayBeClosedTwice() {
+        GrammarMatcher matcher;
+        try (GrammarCompiler.Compiled grammar = compiler.compile(GrammarSource.choice(List.of("ab")))) {
+            matcher = grammar.matcher();
+        }
+        int[] bitmask = new int[GrammarMatcher.words(Vocabularies.BYTES.size()) + 1];
+        bitmask[bitmask.length - 1] = -1;
+        matcher.fillBitmask(bitmask);
+        assertThat(isAllowed(bitmask, 'a')).isTrue();
+        assertThat(isAllowed(bitmask, 'b')).isFalse();
+        assertThat(bitmask[bitmask.length - 1])
+                .as("tokens beyond the vocabulary")
+                .isZero();
+        matcher.accept('a');
+        matcher.close();
+        matcher.close();
+        matcher.accept('z');
+        matcher.fillBitmask(bitmask);
+        assertThat(bitmask).containsOnly(-1);
+    }
+}
