@@ -174,6 +174,50 @@ def throughput_by_kv():
     return svg
 
 
+def gain_by_wait():
+    """Simulated gain of the guarded default against the mean time per token, with a target and without."""
+    series = {
+        "l4-16vcpu": ("NVIDIA L4, Llama-3.1-8B", "gpu"),
+        "a10g-16vcpu": ("NVIDIA A10G, Llama-3.1-8B", "cpu"),
+        "h100-16vcpu": ("NVIDIA H100, Qwen3-32B", "other"),
+    }
+    rows = lines("hardware.jsonl")
+    svg = Svg(760, 400, "Simulated gain against time per token")
+    svg.text(16, 24, "Simulated throughput over GPU-only's against the mean time per token", "title")
+    svg.text(16, 42, "Rooflines of one GPU and 16 cores, bf16, reasoning; guarded default, equal GPU memory", "small")
+    left, top, width, height, highest, fastest, slowest = 60, 60, 660, 270, 3, 20, 800
+
+    def at(ms, ratio):
+        x = left + width * math.log(ms / fastest) / math.log(slowest / fastest)
+        return x, top + height * (1 - ratio / highest)
+
+    for ratio in range(highest + 1):
+        _, y = at(fastest, ratio)
+        svg.line(left, y, left + width, y, "grid")
+        svg.text(left - 8, y + 4, f"{ratio}", "small", "end")
+    for ms in (25, 50, 100, 250, 500):
+        x, _ = at(ms, 0)
+        svg.text(x, top + height + 18, f"{ms} ms", "small", "middle")
+    for i, (hardware, (name, css)) in enumerate(series.items()):
+        mine = [row for row in rows if row["hardware"] == hardware]
+        alone = next(row for row in mine if row["strategy"] == "gpu-only")
+        guarded = [row for row in mine if "--guard" in row["flags"]]
+        guarded.sort(key=lambda row: "--tpot-target 0 " in row["flags"])
+        points = [
+            (row["mean_tpot_ms"], row["output_tokens_per_second"] / alone["output_tokens_per_second"])
+            for row in [alone, *guarded]
+        ]
+        svg.path([at(*point) for point in points], css + "-line")
+        for (ms, ratio), label in zip(points, ("GPU-only", "target", "no target"), strict=True):
+            svg.dot(*at(ms, ratio), css)
+            x, y = at(ms, ratio)
+            svg.text(x, y + (18 if css == "other" else -10), f"{label} {ratio:.2f}", "small", "middle")
+        svg.box(left + 16, top + 8 + 20 * i, 12, 12, css)
+        svg.text(left + 34, top + 18 + 20 * i, name)
+    svg.text(left + width / 2, top + height + 40, "mean time per output token of a request", "small", "middle")
+    return svg
+
+
 def peak_by_kernel():
     """Fraction of the measured peak that each part of a decode step reaches."""
     rows = [
@@ -354,6 +398,7 @@ PICTURES = {
     "throughput": throughput,
     "latency-under-load": latency_under_load,
     "throughput-by-kv": throughput_by_kv,
+    "gain-by-wait": gain_by_wait,
     "peak-by-kernel": peak_by_kernel,
     "kv-tiers": kv_tiers,
     "asymmetric-step": asymmetric_step,
