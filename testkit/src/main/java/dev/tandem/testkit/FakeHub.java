@@ -287,7 +287,11 @@ public final class FakeHub implements AutoCloseable {
                     String size = "\"size\": " + file.content().size();
                     return "{\"type\": \"file\", \"path\": \"" + entry.getKey() + "\", \"oid\": \""
                             + (file.large() ? "0".repeat(40) : file.etag()) + "\", " + size
-                            + (file.large() ? ", \"lfs\": {\"oid\": \"" + file.etag() + "\", " + size + "}" : "") + "}";
+                            + (file.large()
+                                    ? ", \"lfs\": {\"oid\": \"" + file.etag() + "\", \"pointerSize\": 134, " + size
+                                            + "}"
+                                    : "")
+                            + "}";
                 })
                 .toList();
         int to = Math.min(entries.size(), from + pageSize);
