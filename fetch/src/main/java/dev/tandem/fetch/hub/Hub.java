@@ -32,6 +32,8 @@ import tools.jackson.databind.ObjectMapper;
  */
 public final class Hub {
     private static final int MAX_PAGES = 100;
+    /** The hub refuses to send larger files by plain HTTP. */
+    private static final long MAX_FILE = 50_000_000_000L;
 
     /**
      * How to download.
@@ -201,12 +203,32 @@ public final class Hub {
     }
 
     /**
-     * Downloads the files that are missing and returns the snapshot's folder.
+     * Downloads the files that are missing, makes the commit the one of its branch in the cache, and returns the
+     * snapshot's folder.
      *
      * @throws FetchException when that fails; what has arrived is kept for the next time
      */
     public Path fetch(HubListing listing, List<HubFile> files) {
+        Path snapshot = fetchFirst(listing, files);
+        try {
+            cache.writeRef(listing);
+        } catch (IOException e) {
+            throw cannotWrite(cache.root(), e);
+        }
+        return snapshot;
+    }
+
+    /** As {@link #fetch}, for files that others follow: the branch in the cache stays where it is. */
+    public Path fetchFirst(HubListing listing, List<HubFile> files) {
         String repository = listing.model().repository();
+        for (HubFile file : files) {
+            if (file.size() > MAX_FILE) {
+                throw new FetchException(file.path() + " of " + listing.model() + " has " + file.size()
+                        + " bytes, and the hub sends files of up to " + MAX_FILE
+                        + " bytes this way; download it with the"
+                        + " hub's own client, hf download " + repository + ", whose cache Tandem uses");
+            }
+        }
         long missing = files.stream()
                 .filter(file -> !Files.exists(cache.blob(repository, file.etag())))
                 .mapToLong(HubFile::size)
@@ -224,7 +246,6 @@ public final class Hub {
                 for (int i = 0; i < files.size(); i++) {
                     await(running.take());
                 }
-                cache.writeRef(listing);
                 return cache.snapshot(repository, listing.commit());
             } finally {
                 fileThreads.shutdownNow();

@@ -36,6 +36,11 @@ public record HubModel(String repository, String revision, Optional<String> tag)
                 Optional.ofNullable(form.group(3))));
     }
 
+    /** Whether the model was named without a revision. */
+    public boolean isDefaultRevision() {
+        return revision.equals(DEFAULT_REVISION);
+    }
+
     /** Whether the revision is a commit, which never changes. */
     boolean isCommit() {
         return COMMIT.matcher(revision).matches();
@@ -44,7 +49,7 @@ public record HubModel(String repository, String revision, Optional<String> tag)
     @Override
     public String toString() {
         return repository
-                + (revision.equals(DEFAULT_REVISION) ? "" : "@" + revision)
+                + (isDefaultRevision() ? "" : "@" + revision)
                 + tag.map(t -> ":" + t).orElse("");
     }
 }

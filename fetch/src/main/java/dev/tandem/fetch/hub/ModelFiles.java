@@ -89,6 +89,33 @@ public record ModelFiles(HubListing listing, Optional<HubFile> gguf) {
         return new ModelFiles(listing, Optional.of(file));
     }
 
+    /** What a model in the cache consists of; without the tag, its parts of safetensors or each GGUF file. */
+    public record Complete(HubModel model, List<HubFile> files) {}
+
+    /**
+     * The models of a listing of the cache that are complete.
+     *
+     * @param snapshot the listing's folder
+     */
+    public static List<Complete> complete(HubListing listing, Path snapshot) {
+        List<Complete> all = new ArrayList<>();
+        HubModel model = listing.model();
+        if (find(listing, CONFIG).isPresent() && find(listing, TOKENIZER).isPresent() && hasSafetensors(listing)) {
+            ModelFiles files = new ModelFiles(listing, Optional.empty());
+            try {
+                List<HubFile> both = new ArrayList<>(files.description());
+                both.addAll(files.weights(snapshot));
+                all.add(new Complete(new HubModel(model.repository(), model.revision(), Optional.empty()), both));
+            } catch (FetchException e) {
+                // a part is missing: the download has not ended
+            }
+        }
+        tags(listing)
+                .forEach((tag, file) -> all.add(new Complete(
+                        new HubModel(model.repository(), model.revision(), Optional.of(tag)), List.of(file))));
+        return all;
+    }
+
     private static Optional<HubFile> find(HubListing listing, String path) {
         return listing.files().stream().filter(file -> file.path().equals(path)).findFirst();
     }

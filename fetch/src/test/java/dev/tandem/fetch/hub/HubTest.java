@@ -22,6 +22,7 @@ import java.util.Optional;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -328,11 +329,17 @@ class HubTest {
 
     @Test
     void aFullDiskIsReportedBeforeTheDownload() {
-        HubListing huge = listing(new HubFile("model.gguf", 1L << 60, "0".repeat(64), true));
+        HubListing large = listing(IntStream.range(0, 1 << 20)
+                .mapToObj(i -> new HubFile(i + ".gguf", 50_000_000_000L, "0".repeat(64), true))
+                .toArray(HubFile[]::new));
+        assertThatThrownBy(() -> client().fetch(large, large.files()))
+                .isInstanceOf(FetchException.class)
+                .hasMessageContaining("bytes free and the download needs " + (50_000_000_000L << 20))
+                .hasMessageContaining("HF_HUB_CACHE");
+        HubListing huge = listing(new HubFile("model.gguf", 50_000_000_001L, "0".repeat(64), true));
         assertThatThrownBy(() -> client().fetch(huge, huge.files()))
                 .isInstanceOf(FetchException.class)
-                .hasMessageContaining("bytes free and the download needs " + (1L << 60))
-                .hasMessageContaining("HF_HUB_CACHE");
+                .hasMessageContaining("hf download " + REPOSITORY);
         assertThat(hub.requests()).isEmpty();
     }
 
