@@ -144,7 +144,8 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
             options.model = Optional.of(
                     ModelConfigurations.NAMES.contains(name)
                             ? ModelConfigurations.directory(name, CudaBackend.cache())
-                            : Path.of(name));
+                                    .toString()
+                            : name);
             options.loadFormat = LoadFormat.DUMMY;
         } else if (machine.isPresent() && options.model.isEmpty() && options.advanced.preset.isEmpty()) {
             throw new ConfigurationException(
@@ -158,7 +159,7 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
 
     /** The profile of a described machine, whose memory replaces what the options leave open. */
     private Profile describe(Hardware machine) throws IOException {
-        ModelShape shape = HardwareOptions.shape(options.model.orElseThrow().toString());
+        ModelShape shape = HardwareOptions.shape(options.model.orElseThrow());
         MemoryOptions memory = options.memory;
         if (memory.gpuBlocks.isEmpty() && memory.kvCacheMemory.isEmpty()) {
             double used = spec.commandLine().getParseResult().hasMatchedOption("--gpu-memory-utilization")

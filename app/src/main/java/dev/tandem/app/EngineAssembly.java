@@ -136,9 +136,10 @@ final class EngineAssembly implements AutoCloseable {
 
     static Checkpoint open(ModelOptions options) {
         options.advanced.preset.ifPresent(preset -> preset.apply(options));
-        Path path = options.model.orElseGet(() -> DefaultModel.fetch(
-                System.getenv(), Path.of(System.getProperty("user.home")), Terminal.standardError()));
-        return Checkpoint.open(path, options.loadFormat, options.seed);
+        ModelReference reference = options.reference();
+        Path path = ModelStore.ofUser().open(reference, options.loadFormat == Checkpoint.LoadFormat.AUTO);
+        Checkpoint opened = Checkpoint.open(path, options.loadFormat, options.seed);
+        return reference.servedName().map(opened::named).orElse(opened);
     }
 
     /** Measures a profile and saves it. */
@@ -195,7 +196,7 @@ final class EngineAssembly implements AutoCloseable {
         return new Profiles(cache.resolve("profiles"), log);
     }
 
-    private static Optional<Tokenizer> tokenizer(Checkpoint checkpoint, boolean needed) {
+    static Optional<Tokenizer> tokenizer(Checkpoint checkpoint, boolean needed) {
         return switch (checkpoint.tokenizer()) {
             case TokenizerSource.Directory directory ->
                 needed || Files.exists(directory.path().resolve("tokenizer.json"))

