@@ -127,7 +127,7 @@ final class BlockLedger {
     /** Max tokens that the host's sequences will hold at a time with one more, by {@link KvDemandForecast}. */
     long maxHostTokens(Sequence candidate) {
         KvDemandForecast forecast = forecast(KvTier.HOST);
-        return forecast.held() + forecast.maxWith(candidate);
+        return forecast.held() + forecast.maxWith(candidate, candidate.length());
     }
 
     private KvDemandForecast forecast(KvTier tier) {
