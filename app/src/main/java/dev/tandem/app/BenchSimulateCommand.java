@@ -182,7 +182,8 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
         int context = (int)
                 Math.min(options.contextTokens(checkpoint.config()), (long) limits.gpuBlocks() * limits.blockTokens());
         options.strategy.chosen().check(limits, context);
-        return new EngineConfig(options.budget(), Set.of(), context, Integer.MAX_VALUE, options.seed);
+        return new EngineConfig(options.budget(), Set.of(), context, Integer.MAX_VALUE, options.seed)
+                .withPrefixCache(options.memory.prefixCache(false));
     }
 
     private Map<String, Object> describe(Load one, SimulatedRun.OpenLoop open) {

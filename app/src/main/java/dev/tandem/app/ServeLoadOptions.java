@@ -108,9 +108,8 @@ final class ServeLoadOptions {
     @Option(
             names = "--workload",
             paramLabel = "WORKLOAD",
-            description =
-                    "Lengths of random requests from synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv or"
-                            + " reasoning, in place of --random-*. Default: none.")
+            description = "Lengths of random requests from synthetic:IN/OUT, prefix:SHARED/OWN/OUT, osc, osc:MEAN_OUT,"
+                    + " azure-code, azure-conv or reasoning, in place of --random-*. Default: none.")
     Optional<String> workload = Optional.empty();
 
     @Option(
@@ -197,10 +196,17 @@ final class ServeLoadOptions {
     /** The prompt of each request: token ids for completions, words for chat. */
     IntFunction<Prompt> prompts() {
         return switch (dataset) {
-            case RANDOM -> endpoint.endsWith(CHAT) ? Prompts.words(lengths(), seed) : Prompts.tokens(lengths(), seed);
+            case RANDOM ->
+                endpoint.endsWith(CHAT)
+                        ? Prompts.words(lengths(), sharedPrompt(), seed)
+                        : Prompts.tokens(lengths(), sharedPrompt(), seed);
             case SHAREGPT -> Prompts.shareGpt(datasetPath.orElseThrow(), fileOutputLength);
             case CUSTOM -> Prompts.custom(datasetPath.orElseThrow(), fileOutputLength);
         };
+    }
+
+    private int sharedPrompt() {
+        return workload.map(name -> Workload.parse(name, seed).sharedPrompt()).orElse(0);
     }
 
     private IntFunction<Prompts.Lengths> lengths() {

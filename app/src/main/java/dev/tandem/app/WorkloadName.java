@@ -10,8 +10,9 @@ class WorkloadName {
             names = "--workload",
             paramLabel = "WORKLOAD",
             defaultValue = "synthetic:128/128",
-            description = "Lengths of the requests: synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv or"
-                    + " reasoning. Default: ${DEFAULT-VALUE}.")
+            description = "Lengths of the requests: synthetic:IN/OUT, prefix:SHARED/OWN/OUT, osc, osc:MEAN_OUT,"
+                    + " azure-code, azure-conv or reasoning. With prefix, all prompts begin with the same SHARED"
+                    + " tokens. Default: ${DEFAULT-VALUE}.")
     String name = "synthetic:128/128";
 
     Workload workload(long seed) {

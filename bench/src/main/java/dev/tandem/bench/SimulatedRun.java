@@ -16,6 +16,7 @@ import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.request.TokenSink;
 import dev.tandem.engine.schedule.Scheduler;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.PrimitiveIterator;
@@ -43,6 +44,7 @@ public final class SimulatedRun {
 
     private final EngineConfig config;
     private final Workload workload;
+    private int submitted;
     private final SimulatedExecutor executor;
     private final VirtualClock clock;
     private final AdmissionQueue queue;
@@ -252,7 +254,10 @@ public final class SimulatedRun {
                 .ignoreEos(true)
                 .build();
         String id = "sim-" + issued + "-" + random.nextLong();
-        queue.offer(List.of(new Request(id, new int[prompt], sampling, 0, TextDecoder.none(), sink)));
+        int[] tokens = new int[prompt];
+        // no two prompts agree beyond what the workload has them share
+        Arrays.fill(tokens, Math.min(workload.sharedPrompt(), prompt - 1), prompt, ++submitted);
+        queue.offer(List.of(new Request(id, tokens, sampling, 0, TextDecoder.none(), sink)));
     }
 
     private void replace() {

@@ -36,6 +36,9 @@ public final class ThroughputRun {
     private final Clock clock;
     private final Workload workload;
     private final SplittableRandom random;
+    /** The tokens with which all prompts of the workload begin. */
+    private final int[] sharedPrompt;
+
     private final Progress progress;
     private final AtomicInteger issued = new AtomicInteger();
     /** Requests that were shortened to fit the context. */
@@ -59,6 +62,9 @@ public final class ThroughputRun {
         this.clock = clock;
         this.workload = workload;
         this.random = new SplittableRandom(seed);
+        this.sharedPrompt = new SplittableRandom(seed + 1)
+                .ints(workload.sharedPrompt(), FIRST_TOKEN_ID, engine.limits().vocabulary())
+                .toArray();
         this.progress = progress;
     }
 
@@ -161,6 +167,9 @@ public final class ThroughputRun {
         synchronized (random) {
             tokens = random.ints(prompt, FIRST_TOKEN_ID, engine.limits().vocabulary())
                     .toArray();
+        }
+        if (prompt > sharedPrompt.length) { // else it is of the warm-up
+            System.arraycopy(sharedPrompt, 0, tokens, 0, sharedPrompt.length);
         }
         SamplingParams sampling = SamplingParams.builder()
                 .temperature(0)

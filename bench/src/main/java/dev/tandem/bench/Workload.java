@@ -16,20 +16,28 @@ import java.util.regex.Pattern;
  * A repeating list of requests' prompt and output lengths.
  *
  * @param name the name on the command line and in results
+ * @param sharedPrompt tokens with which all prompts begin
  */
-public record Workload(String name, List<Lengths> lengths) {
+public record Workload(String name, List<Lengths> lengths, int sharedPrompt) {
+    /** A workload whose prompts have nothing in common. */
+    public Workload(String name, List<Lengths> lengths) {
+        this(name, lengths, 0);
+    }
+
     /** Prompt and output tokens of one request. */
     public record Lengths(int prompt, int output) {}
 
     private static final int SAMPLES = 4096;
     private static final Pattern SYNTHETIC = Pattern.compile("synthetic:(\\d{1,7})/(\\d{1,7})");
+    private static final Pattern PREFIX = Pattern.compile("prefix:(\\d{1,7})/(\\d{1,7})/(\\d{1,7})");
     private static final Pattern OSC = Pattern.compile("osc(?::(\\d{1,7}))?");
     /** Synthetic lengths are within this fraction of their mean. */
     private static final double SPREAD = 0.1;
 
     /**
-     * Makes the workload of a name: {@code synthetic:IN/OUT} (uniform within 10 %), {@code osc} or
-     * {@code osc:MEAN_OUT}, {@code azure-code}, {@code azure-conv} or {@code reasoning}.
+     * Makes the workload of a name: {@code synthetic:IN/OUT} (uniform within 10 %), {@code prefix:SHARED/OWN/OUT}
+     * (fixed lengths), {@code osc} or {@code osc:MEAN_OUT}, {@code azure-code}, {@code azure-conv} or
+     * {@code reasoning}.
      *
      * @param seed of the random lengths
      * @throws ConfigurationException if the name is not known; the message lists all names
@@ -42,6 +50,14 @@ public record Workload(String name, List<Lengths> lengths) {
                     name,
                     synthetic(Integer.parseInt(synthetic.group(1)), Integer.parseInt(synthetic.group(2)), random));
         }
+        Matcher prefix = PREFIX.matcher(name);
+        if (prefix.matches()) {
+            return prefix(
+                    name,
+                    Integer.parseInt(prefix.group(1)),
+                    Integer.parseInt(prefix.group(2)),
+                    Integer.parseInt(prefix.group(3)));
+        }
         Matcher osc = OSC.matcher(name);
         if (osc.matches()) {
             List<Lengths> lengths = read("osc-lengths.csv", 0);
@@ -53,8 +69,8 @@ public record Workload(String name, List<Lengths> lengths) {
             case "reasoning" -> new Workload(name, reasoning(random));
             default ->
                 throw new ConfigurationException("--workload " + name
-                        + " is not known; use synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv"
-                        + " or reasoning");
+                        + " is not known; use synthetic:IN/OUT, prefix:SHARED/OWN/OUT, osc,"
+                        + " osc:MEAN_OUT, azure-code, azure-conv or reasoning");
         };
     }
 
@@ -81,6 +97,14 @@ public record Workload(String name, List<Lengths> lengths) {
         long prompt = lengths.stream().mapToLong(Lengths::prompt).sum();
         long output = lengths.stream().mapToLong(Lengths::output).sum();
         return (double) prompt / output;
+    }
+
+    private static Workload prefix(String name, int shared, int own, int out) {
+        if (own < 1 || out < 1) {
+            throw new ConfigurationException("--workload " + name + ": each request needs at least 1 token of its own"
+                    + " prompt, and 1 of output");
+        }
+        return new Workload(name, List.of(new Lengths(shared + own, out)), shared);
     }
 
     private static List<Lengths> synthetic(int in, int out, SplittableRandom random) {

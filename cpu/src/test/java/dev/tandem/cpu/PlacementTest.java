@@ -3,6 +3,7 @@ package dev.tandem.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.kv.PrefixCacheOptions;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TokenLogprobs;
 import dev.tandem.engine.schedule.Budget;
@@ -104,6 +105,34 @@ class PlacementTest {
                 "llama31", DataType.BFLOAT16, setUp.gpuBlocks(), setUp.hostBlocks(), setUp.threads());
         executor.poisonPools();
         check("llama31", setUp, executor);
+    }
+
+    /** Every request runs three times; the first fills the prefix cache, and the others hit it. */
+    @ParameterizedTest
+    @MethodSource("familiesAndSetUps")
+    void hitsInThePrefixCacheChangeNoBit(String family, SetUp setUp) {
+        Map<String, int[]> prompts = prompts();
+        Map<String, EngineHarness.Answer> expected = alone(family, prompts);
+        CpuExecutor executor =
+                TestModels.executor(family, DataType.BFLOAT16, setUp.gpuBlocks(), setUp.hostBlocks(), setUp.threads());
+        try (EngineHarness engine = new EngineHarness(
+                executor, setUp.scheduler().make(setUp.budget()), setUp.budget(), PrefixCacheOptions.on(1))) {
+            for (int round = 0; round < 3; round++) {
+                String suffix = "-" + round;
+                prompts.forEach((id, prompt) -> engine.submit(id + suffix, prompt, SAMPLING));
+                engine.run();
+                prompts.keySet()
+                        .forEach(id -> assertThat(bits(engine.answers.get(id + suffix)))
+                                .as("log-probabilities of request %s%s, %s", id, suffix, setUp)
+                                .isEqualTo(bits(expected.get(id))));
+            }
+            // in a small pool the prompts of one round evict those of the round before
+            if (setUp.gpuBlocks() == 64 && !setUp.name().endsWith("on the host")) {
+                assertThat(engine.loop.stats().prefixCache().hits())
+                        .as("hits of %s", setUp)
+                        .isPositive();
+            }
+        }
     }
 
     private static void check(String family, SetUp setUp, CpuExecutor executor) {

@@ -74,6 +74,9 @@ public final class ContentExecutor implements Executor {
     /** Whether the blocks of lost tokens stay in use. */
     public boolean losingForGood;
 
+    /** Which chunks lose their sequence when they sample, as a NaN would. */
+    public LongPredicate failing = key -> false;
+
     public final List<StepResult> history = new ArrayList<>();
     /** Whether the next plan may be submitted before the result of a plan that uses only GPU blocks. */
     public boolean allowsAsyncScheduling;
@@ -199,12 +202,16 @@ public final class ContentExecutor implements Executor {
         }
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
-                if (chunk.sampler().isPresent()) {
+                if (chunk.sampler().isPresent() && !failing.test(chunk.sequence())) {
                     sampled.add(sample(chunk.sequence(), chunk.start() + chunk.rows() - 1, chunk.site()));
                 }
             }
         }
         List<StepResult.Lost> lost = new ArrayList<>();
+        chunks(plan)
+                .filter(chunk -> chunk.sampler().isPresent() && failing.test(chunk.sequence()))
+                .forEach(chunk -> lost.add(
+                        new StepResult.Lost(chunk.sequence(), StepResult.Cause.SAMPLING, "the logits are NaN", false)));
         inFlightTokens
                 .keySet()
                 .removeIf(key -> losing.test(key)

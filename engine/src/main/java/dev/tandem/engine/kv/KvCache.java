@@ -142,12 +142,12 @@ public final class KvCache implements KvCapacity {
 
     /** The last node of the sequence's prefix that is in the cache; null when there is none. */
     private @Nullable PrefixNode longestHit(PrefixTree tree, Sequence waiting) {
-        PrefixNode found = waiting.table().node(); // the hit of an earlier call, most of which is there still
-        while (found != null && !found.attached) {
-            found = found.previous();
-        }
         // the last token is computed in any case, because its logits yield the next
         int max = Math.min(waiting.length() - 1, waiting.known()) / gpuBlockTokens;
+        PrefixNode found = waiting.table().node(); // the hit of an earlier call, most of which is there still
+        while (found != null && (!found.attached || found.depth > max)) {
+            found = found.previous();
+        }
         PrefixNode next = found == null ? tree.root(waiting.request().caching().salt()) : found;
         while (next != null && next.depth < max) {
             next = tree.child(next, waiting);
@@ -304,10 +304,13 @@ public final class KvCache implements KvCapacity {
         table.clear();
     }
 
-    /** Takes the sequence's blocks out of use for good, because a worker or the device may still write them. */
+    /**
+     * Takes the blocks that the sequence writes out of use for good, because a worker or the device may still write
+     * them; releases those that it only reads.
+     */
     public void quarantine(Sequence sequence) {
         BlockTable table = sequence.table();
-        for (int i = 0; i < table.count(); i++) {
+        for (int i = table.count() - 1; i >= 0; i--) {
             pool(table.tier()).quarantine(table.block(i), sequence.key());
         }
         table.clear();

@@ -113,8 +113,9 @@ public final class Shuffling implements Policy {
         int max = draft.prefillOffloadRoom(sequence, Math.min(length, left(draft)));
         if (host && max > 0 && length <= budget.maxBatchTokens()) {
             draft.start(sequence, 1 + random.nextInt(max), AttentionSite.GPU_PREFILL_OFFLOAD);
-        } else if (left(draft) > 0 && draft.state().kv().blocksFor(KvTier.GPU, length) <= draft.freeGpu()) {
-            draft.start(sequence, 1 + random.nextInt(Math.min(length, left(draft))), AttentionSite.GPU_FROM_GPU);
+        } else if (left(draft) > 0 && draft.gpuHasRoomFor(sequence, 0)) {
+            int rows = Math.min(length - draft.hit(sequence), left(draft));
+            draft.start(sequence, 1 + random.nextInt(rows), AttentionSite.GPU_FROM_GPU);
         }
     }
 }

@@ -34,26 +34,41 @@ public final class Prompts {
 
     private static final int CHARACTERS_PER_TOKEN = 4;
 
+    /** In place of a request's index: what all requests share. */
+    private static final int SHARED = -1;
+
     private Prompts() {}
 
-    /** Random token ids of given lengths. */
-    public static IntFunction<Prompt> tokens(IntFunction<Lengths> lengths, long seed) {
+    /**
+     * Random token ids of given lengths.
+     *
+     * @param shared tokens with which all prompts begin
+     */
+    public static IntFunction<Prompt> tokens(IntFunction<Lengths> lengths, int shared, long seed) {
+        int[] start = random(seed, SHARED).ints(shared, FIRST_ID, LAST_ID).toArray();
         return index -> {
             Lengths length = lengths.apply(index);
             int[] ids =
                     random(seed, index).ints(length.prompt(), FIRST_ID, LAST_ID).toArray();
+            System.arraycopy(start, 0, ids, 0, Math.min(shared, ids.length));
             return new Prompt(new Prompt.Content.Tokens(ids), length.prompt(), length.output());
         };
     }
 
-    /** Random common words, one per token of the given lengths; a server counts a few tokens more. */
-    public static IntFunction<Prompt> words(IntFunction<Lengths> lengths, long seed) {
+    /**
+     * Random common words, one per token of the given lengths; a server counts a few tokens more.
+     *
+     * @param shared words with which all prompts begin
+     */
+    public static IntFunction<Prompt> words(IntFunction<Lengths> lengths, int shared, long seed) {
         return index -> {
             Lengths length = lengths.apply(index);
+            SplittableRandom common = random(seed, SHARED);
             SplittableRandom random = random(seed, index);
             StringBuilder text = new StringBuilder();
             for (int i = 0; i < length.prompt(); i++) {
-                text.append(i == 0 ? "" : " ").append(WORDS[random.nextInt(WORDS.length)]);
+                SplittableRandom source = i < shared ? common : random;
+                text.append(i == 0 ? "" : " ").append(WORDS[source.nextInt(WORDS.length)]);
             }
             return new Prompt(new Prompt.Content.Text(text.toString()), length.prompt(), length.output());
         };

@@ -53,7 +53,10 @@ final class ClientOverhead {
                     Duration.ofSeconds(10));
             Load load = new Load(new Arrivals.Poisson(rate), window, GoodputTargets.NONE, 1);
             HttpLoad.Run run = new HttpLoad(server, clock, true, Integer.MAX_VALUE)
-                    .run(load, Prompts.tokens(index -> new Prompts.Lengths(100, tokens), 1), (arrived, running) -> {});
+                    .run(
+                            load,
+                            Prompts.tokens(index -> new Prompts.Lengths(100, tokens), 0, 1),
+                            (arrived, running) -> {});
             LoadResult result = run.result();
             Latencies added = new Latencies();
             run.requests().stream()

@@ -62,7 +62,7 @@ class HttpLoadTest {
             throws InterruptedException {
         try (OpenAiServer server = new OpenAiServer(target(fake.url(), path))) {
             return new HttpLoad(server, Clock.system(), true, maxConcurrency)
-                    .run(load, Prompts.words(index -> LENGTHS, 0), (arrived, running) -> {});
+                    .run(load, Prompts.words(index -> LENGTHS, 0, 0), (arrived, running) -> {});
         }
     }
 
@@ -125,11 +125,11 @@ class HttpLoadTest {
         try (OpenAiServer server = new OpenAiServer(target("http://127.0.0.1:" + port, "/v1/completions"))) {
             Load load = load(new Arrivals.AtOnce(), 4, Duration.ofSeconds(50));
             LoadResult result = new HttpLoad(server, Clock.system(), true, UNLIMITED)
-                    .run(load, Prompts.words(index -> LENGTHS, 0), (arrived, running) -> {})
+                    .run(load, Prompts.words(index -> LENGTHS, 0, 0), (arrived, running) -> {})
                     .result();
             assertThat(result.errors()).isEqualTo(Map.of("no connection", 4));
-            assertThatThrownBy(() ->
-                            server.knowsUsage(Prompts.words(index -> LENGTHS, 0).apply(0)))
+            assertThatThrownBy(() -> server.knowsUsage(
+                            Prompts.words(index -> LENGTHS, 0, 0).apply(0)))
                     .isInstanceOf(ConfigurationException.class)
                     .hasMessageContaining("127.0.0.1:" + port)
                     .hasMessageContaining("--base-url");
@@ -200,7 +200,7 @@ class HttpLoadTest {
             HttpLoad.Run run = new HttpLoad(server, Clock.system(), true, 1)
                     .run(
                             load(new Arrivals.Constant(50), 5, Duration.ofSeconds(50)),
-                            Prompts.tokens(index -> LENGTHS, 0),
+                            Prompts.tokens(index -> LENGTHS, 0, 0),
                             (count, running) -> {
                                 if (count == 5) {
                                     arrived.countDown();
@@ -252,7 +252,7 @@ class HttpLoadTest {
                     return true;
                 });
                 OpenAiServer server = new OpenAiServer(target(fake.url(), "/v1/completions"))) {
-            assertThat(server.knowsUsage(Prompts.words(index -> LENGTHS, 0).apply(0)))
+            assertThat(server.knowsUsage(Prompts.words(index -> LENGTHS, 0, 0).apply(0)))
                     .isFalse();
         }
     }
