@@ -3,6 +3,7 @@ package dev.tandem.grammar;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import tools.jackson.core.io.JsonStringEncoder;
 import tools.jackson.databind.JsonNode;
@@ -140,7 +141,7 @@ public record GrammarSource(Syntax syntax, String text) {
                     .findFirst()
                     .orElseThrow(() -> new GrammarException("the tag '" + tag.begin()
                             + "' starts with none of the triggers; add one that it starts with"));
-            StringBuilder rule = alternatives.get(trigger);
+            StringBuilder rule = Objects.requireNonNull(alternatives.get(trigger), trigger);
             String rest = tag.begin().substring(trigger.length());
             rule.append(rule.isEmpty() ? "(" : " | (");
             rule.append(rest.isEmpty() ? "" : quoted(rest) + " ");
