@@ -32,6 +32,10 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
      * full of prompts than behind any other.
      */
     private static final int ROWS_PER_HOST_TOKEN = 8;
+    /** Max time of a step's GEMMs, in targets for the time per token: most steps have no prompts. */
+    private static final double MAX_PROMPT_TIME = 0.5;
+    /** Rows of a step from which a GEMM's time per row hardly falls. */
+    private static final int MIN_STEP_ROWS = 512;
     /** Min tokens of sub-batch 0 after step 5 of NEO's artifact, and of the gpu-only schedule of its step 6. */
     private static final int ARTIFACT_MIN_ROWS = 128;
 
@@ -102,7 +106,7 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
         }
         Prefills prefills =
                 new Prefills(chunked, true, sequence -> rules.mayLiveOnHost(draft, sequence, this::secondsPerToken));
-        int maxBatchTokens = budget.maxBatchTokens();
+        int maxBatchTokens = maxRows();
         boolean reserves = chunked && deviations.has(Deviation.RESERVED_HOST_TOKENS);
         int maxRows =
                 reserves ? maxBatchTokens - Math.min(hostTokens, maxBatchTokens / ROWS_PER_HOST_TOKEN) : maxBatchTokens;
@@ -113,6 +117,21 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
                 0,
                 maxRows);
         return draft;
+    }
+
+    /**
+     * Max rows of a step. All sequences get one token per step, on either tier, so prompts must not make steps longer
+     * than a part of the target for the time per token.
+     */
+    private int maxRows() {
+        int rows = budget.maxBatchTokens();
+        double max = MAX_PROMPT_TIME * rules.defaultTargets().perTokenNanos() / 1e9;
+        while (max > 0
+                && rows > MIN_STEP_ROWS
+                && predictor.cost().layers() * predictor.cost().linear(rows) > max) {
+            rows /= 2;
+        }
+        return rows;
     }
 
     /**

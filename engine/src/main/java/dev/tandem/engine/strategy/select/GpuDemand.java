@@ -11,14 +11,19 @@ import dev.tandem.engine.strategy.StepPredictor.Work;
  * time than decoding on the host.
  *
  * <p>The demand is the work of the requests that arrive per second over what the GPU alone does in a second. It needs
- * the host above 1, or once a request has waited for as long as requests stay on the GPU, and no longer below
- * {@link #MIN_DEMAND}.
+ * the host above 1, and no longer below {@link #MIN_DEMAND}. Means lag behind a surge, so a long queue needs it too.
+ * Before the demand is known, a request needs it that has waited for as long as requests stay on the GPU.
  *
  * <p>Owned by: engine thread.
  */
 final class GpuDemand {
     /** Demand below which the host is no longer needed: estimates over some hundred requests are 5 % off. */
     private static final double MIN_DEMAND = 0.95;
+    /**
+     * Max requests that wait where demand is below 1. With a demand of 0.9, a queue at a single server is shorter than
+     * 44 in 99 % of the time.
+     */
+    private static final int MAX_QUEUE = 64;
     /** Weight of the newest request in the means, once as many have arrived. */
     private static final double NEWEST_WEIGHT = 1 / 256.0;
     /** Fewer requests say nothing about the next ones. */
@@ -71,7 +76,9 @@ final class GpuDemand {
             double sinceLast = (state.now() - lastNanos) / 1e9;
             demand = work.normalisedWork(perToken) / Math.max(meanGap, sinceLast) / gpuOnly.rate(perToken);
         }
-        boolean piledUp = hasWaited(state, meanStep * state.meanOutput());
+        boolean piledUp = Double.isNaN(demand)
+                ? hasWaited(state, meanStep * state.meanOutput())
+                : state.waiting().size() > MAX_QUEUE;
         boolean isLow = Double.isNaN(demand) || demand < MIN_DEMAND;
         needsHost =
                 piledUp || demand > 1 || needsHost && !(isLow && state.waiting().isEmpty());
