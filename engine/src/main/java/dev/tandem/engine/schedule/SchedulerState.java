@@ -122,6 +122,12 @@ public final class SchedulerState {
         return meanOutput;
     }
 
+    /** Mean output of the last sequences that ended by themselves, some hundred; steadier than {@link #meanOutput}. */
+    public double meanLastOutputs() {
+        double mean = outputs.remaining(0);
+        return mean > 0 ? mean : meanOutput;
+    }
+
     /** Sequences that have ended with at least one output token. */
     public long ended() {
         return ended;

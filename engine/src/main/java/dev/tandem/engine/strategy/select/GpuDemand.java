@@ -25,7 +25,7 @@ final class GpuDemand {
      */
     private static final int MAX_QUEUE = 64;
     /** Weight of the newest request in the means, once as many have arrived. */
-    private static final double NEWEST_WEIGHT = 1 / 256.0;
+    private static final double NEWEST_WEIGHT = 1 / 512.0;
     /** Fewer requests say nothing about the next ones. */
     private static final int MIN_REQUESTS = 32;
     /** Weight of the newest step in the mean step. */
@@ -72,7 +72,7 @@ final class GpuDemand {
             demand = Double.NaN;
         } else {
             double perToken = gpuOnly.secondsPerToken();
-            Work work = new Work(predictor.promptSeconds(meanPrompt), state.meanOutput());
+            Work work = new Work(predictor.promptSeconds(meanPrompt), state.meanLastOutputs());
             double sinceLast = (state.now() - lastNanos) / 1e9;
             demand = work.normalisedWork(perToken) / Math.max(meanGap, sinceLast) / gpuOnly.rate(perToken);
         }
