@@ -11,13 +11,16 @@ import dev.tandem.engine.strategy.StepPredictor.Work;
  * time than decoding on the host.
  *
  * <p>The demand is the work of the requests that arrive per second over what the GPU alone does in a second. It needs
- * the host above 1, and no longer below {@link #MIN_DEMAND}. Means lag behind a surge, so a long queue needs it too.
- * Before the demand is known, a request needs it that has waited for as long as requests stay on the GPU.
+ * the host above {@link #MAX_DEMAND}, and no longer below {@link #MIN_DEMAND}. Means lag behind a surge, so a long
+ * queue needs it too. Before the demand is known, a request needs it that has waited for {@link #MIN_WAIT}, and for as
+ * long as requests stay on the GPU.
  *
  * <p>Owned by: engine thread.
  */
 final class GpuDemand {
-    /** Demand below which the host is no longer needed: estimates over some hundred requests are 5 % off. */
+    /** Demand from which the host is needed: estimates over some hundred requests are 5 % off. */
+    private static final double MAX_DEMAND = 1.05;
+    /** Demand below which the host is no longer needed. */
     private static final double MIN_DEMAND = 0.95;
     /**
      * Max requests that wait where demand is below 1. With a demand of 0.9, a queue at a single server is shorter than
@@ -26,8 +29,10 @@ final class GpuDemand {
     private static final int MAX_QUEUE = 64;
     /** Weight of the newest request in the means, once as many have arrived. */
     private static final double NEWEST_WEIGHT = 1 / 512.0;
-    /** Fewer requests say nothing about the next ones. */
-    private static final int MIN_REQUESTS = 32;
+    /** Fewer requests say too little about the next ones: the estimate is then 10 % off and more. */
+    private static final int MIN_REQUESTS = 256;
+    /** Min seconds that a request has waited: shorter queues are soon over at any load below 1. */
+    private static final double MIN_WAIT = 2;
     /** Weight of the newest step in the mean step. */
     private static final double STEP_WEIGHT = 1 / 64.0;
 
@@ -77,11 +82,12 @@ final class GpuDemand {
             demand = work.normalisedWork(perToken) / Math.max(meanGap, sinceLast) / gpuOnly.rate(perToken);
         }
         boolean piledUp = Double.isNaN(demand)
-                ? hasWaited(state, meanStep * state.meanOutput())
+                ? hasWaited(state, Math.max(MIN_WAIT, meanStep * state.meanOutput()))
                 : state.waiting().size() > MAX_QUEUE;
         boolean isLow = Double.isNaN(demand) || demand < MIN_DEMAND;
-        needsHost =
-                piledUp || demand > 1 || needsHost && !(isLow && state.waiting().isEmpty());
+        needsHost = piledUp
+                || demand > MAX_DEMAND
+                || needsHost && !(isLow && state.waiting().isEmpty());
     }
 
     private void countArrivals(SchedulerState state) {

@@ -53,7 +53,7 @@ class GpuDemandTest {
         arrive(400, 0.8);
         assertThat(demand.demand()).isCloseTo(0.8, within(0.01));
         assertThat(demand.needsHost()).isFalse();
-        arrive(2000, 1.2);
+        arrive(4000, 1.2);
         assertThat(demand.demand()).isCloseTo(1.2, within(0.01));
         assertThat(demand.needsHost()).isTrue();
     }
@@ -62,11 +62,11 @@ class GpuDemandTest {
     void theHostIsNeededUntilDemandIsClearlyBelowOne() {
         measureGpuOnly();
         arrive(400, 1.2);
-        arrive(2000, 0.97);
+        arrive(4000, 0.97);
         assertThat(demand.needsHost()).as("0.97").isTrue();
-        arrive(2000, 0.9);
+        arrive(4000, 0.9);
         assertThat(demand.needsHost()).as("0.9").isFalse();
-        arrive(2000, 0.97);
+        arrive(4000, 0.97);
         assertThat(demand.needsHost()).as("0.97 again").isFalse();
     }
 
@@ -103,5 +103,19 @@ class GpuDemandTest {
         scene.committer.now((long) (1.1 * 0.01 * OUTPUT * 1e9));
         completed();
         assertThat(demand.needsHost()).as("1.1 of the time").isTrue();
+    }
+
+    @Test
+    void aLongQueueNeedsTheHostWhateverTheMeansSay() {
+        measureGpuOnly();
+        arrive(400, 0.8);
+        for (int i = 0; i < 64; i++) {
+            scene.waiting(PROMPT);
+        }
+        completed();
+        assertThat(demand.needsHost()).as("64 requests wait").isFalse();
+        scene.waiting(PROMPT);
+        completed();
+        assertThat(demand.needsHost()).as("65 requests wait").isTrue();
     }
 }
