@@ -45,8 +45,8 @@ for seed in os.environ.get("SEEDS", "1 2 3").split():
         duration = max(MIN_SECONDS, round(MIN_REQUESTS / LOADS[0] / saturation))
         times = ["--warm-up", max(MIN_SECONDS, duration // 2), "--duration", duration, "--cool-down", duration // 4]
         rates = ",".join(f"{saturation * load:.4g}" for load in LOADS)
-        print(f"{number}-{seed}", *cell, "--strategy gpu-only,adaptive --guard --goodput tpot:250 --request-rate", rates,
-              "--seed", seed, *times)
+        print(f"{number}-{seed}", *cell, "--strategy gpu-only,adaptive --guard --goodput tpot:250 --request-rate",
+              rates, "--seed", seed, *times)
         continue
     for start, duration in COLD_WINDOWS:
         print(f"{number}-{seed}-{start:03}", *cell, "--strategy adaptive --guard --request-rate",
@@ -116,8 +116,8 @@ def load():
             shares = [sum(pair[side]["output_throughput"] for pair in pairs) / len(pairs) / ideal for side in (0, 1)]
             above.append(f"| {name(cell)} | {lowest[0]:.2f} | {lowest[1]:.2f} | {max(ratios(pairs, 'p99_e2el_ms')):.2f}"
                          f" | {shares[0]:.2f} | {shares[1]:.2f} |")
-    print("| preset, workload | load | mean TTFT | mean TPOT | ITL p99 | holds |\n| --- | --- | --- | --- | --- | --- |")
-    print("\n".join(below))
+    print("| preset, workload | load | mean TTFT | mean TPOT | ITL p99 | holds |")
+    print("| --- | --- | --- | --- | --- | --- |\n" + "\n".join(below))
     print("\n| preset, workload, 110 % | throughput | goodput | E2E p99 | share of ideal, gpu-only | adaptive |")
     print("| --- | --- | --- | --- | --- | --- |\n" + "\n".join(above))
     print(f"\n{broken} of {len(below)} rows do not hold; ratios are those of the worst seed")
