@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Simulates every preset with its workloads, over the profiles of docs/results/profiles.
+# Simulates the presets and workloads of tools/cells.txt, over the profiles of docs/results/profiles.
 # usage: [JOBS=N] tools/simulate.sh RESULT_FILE [strategies|hosts]
 #   strategies   simulate every strategy, and some of them with the guard
 #   hosts        simulate the guarded default with a host tier that hardly helps: a pool of two blocks, targets of 60
@@ -44,18 +44,6 @@ cell() { # number, profile, preset, workload, steady seconds
   fi
 }
 
-# profile:preset:workload:steady seconds; where prefill is the bottleneck, prompts come in waves that take minutes
-cells="h200-8sm-2req:h200-8sm-2req:osc:400
-h200-2req:h200-2req:osc:400
-h200-16sm-26k:h200-16sm-26k:synthetic:1000/200:2000
-h200-16sm-26k:h200-16sm-26k:synthetic:1000/400:2000
-h200-16sm-26k:h200-16sm-26k:synthetic:1000/800:2000
-h200-16sm-26k:h200-16sm-26k:reasoning:2000
-h200:h200-26k:synthetic:1000/200:400
-h200:h200-26k:synthetic:1000/400:400
-h200:h200-26k:azure-code:400
-h200:h200-26k:osc:400
-h200-16sm-26k:h200-16sm-26k:osc:2000"
 number=0
 running=()
 # waits for the cells under way; a cell that fails ends the script, because an incomplete table is of no use
@@ -63,14 +51,13 @@ await() {
   for pid in "${running[@]}"; do wait "$pid"; done
   running=()
 }
-while read -r line; do
+# prompts that bind a cell come in waves of minutes, so its window is longer
+while read -r profile preset workload steady; do
   number=$((number + 1))
-  profile=${line%%:*} rest=${line#*:}
-  preset=${rest%%:*} rest=${rest#*:}
-  cell "$number" "$profile" "$preset" "${rest%:*}" "${rest##*:}" &
+  cell "$number" "$profile" "$preset" "$workload" "$steady" &
   running+=($!)
   [ $((number % jobs)) -ne 0 ] || await
-done <<<"$cells"
+done <tools/cells.txt
 await
 rm -f "$file".*.log
 sed 's/ --result-file [^"]*"/"/' "$file".[0-9]* >"$file"
