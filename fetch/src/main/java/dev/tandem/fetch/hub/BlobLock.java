@@ -108,7 +108,7 @@ final class BlobLock implements AutoCloseable {
 
         static void close(int descriptor) {
             try {
-                int unused = (int) CLOSE.invokeExact(descriptor);
+                int _ = (int) CLOSE.invokeExact(descriptor);
             } catch (Throwable e) {
                 throw failed("close", e);
             }

@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.regex.Pattern;
@@ -81,12 +82,14 @@ final class HubCache {
     /** Links the snapshot's file to its blob. */
     void link(HubListing listing, HubFile file) throws IOException {
         String repository = listing.model().repository();
-        Path link = snapshot(repository, listing.commit()).resolve(file.path());
-        Path target = link.getParent().relativize(blob(repository, file.etag()));
+        Path snapshot = snapshot(repository, listing.commit());
+        Path link = snapshot.resolve(file.path());
+        Path folder = Objects.requireNonNullElse(link.getParent(), snapshot);
+        Path target = folder.relativize(blob(repository, file.etag()));
         if (Files.isSymbolicLink(link) && Files.readSymbolicLink(link).equals(target)) {
             return;
         }
-        Files.createDirectories(link.getParent());
+        Files.createDirectories(folder);
         Path part = link.resolveSibling(link.getFileName() + "."
                 + ProcessHandle.current().pid() + "." + Thread.currentThread().threadId() + ".part");
         Files.deleteIfExists(part);

@@ -50,7 +50,8 @@ class ModelFilesTest {
                         "config.json", "tokenizer.json", "chat_template.jinja", "model.safetensors.index.json");
         Files.writeString(
                 snapshot.resolve("model.safetensors.index.json"),
-                "{\"weight_map\": {\"a\": \"model-00002-of-00002.safetensors\", \"b\": \"model-00001-of-00002.safetensors\","
+                "{\"weight_map\": {\"a\": \"model-00002-of-00002.safetensors\","
+                        + " \"b\": \"model-00001-of-00002.safetensors\","
                         + " \"c\": \"model-00002-of-00002.safetensors\"}}");
         assertThat(files.weights(snapshot))
                 .extracting(HubFile::path)
