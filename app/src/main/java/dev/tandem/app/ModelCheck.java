@@ -45,8 +45,8 @@ final class ModelCheck {
             if (quantization.isObject()) {
                 throw new ConfigurationException(model + " cannot be served: its weights are quantised ("
                         + quantization.path("quant_method").asString("unknown")
-                        + "), and safetensors are supported in float32, float16 and bfloat16;"
-                        + " choose a repository without quantization_config, or one with GGUF files");
+                        + "), and safetensors are supported in float32, float16 and bfloat16; choose a repository"
+                        + " without quantization_config, or one with GGUF files");
             }
         } catch (IOException e) {
             throw new UncheckedIOException(e);

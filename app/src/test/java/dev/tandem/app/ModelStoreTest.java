@@ -1,0 +1,239 @@
+package dev.tandem.app;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.fetch.FetchException;
+import dev.tandem.fetch.Progress;
+import dev.tandem.fetch.WheelModel;
+import dev.tandem.testkit.FakeHub;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Models by name, from a hub on the loopback address. */
+class ModelStoreTest {
+    private static final String DIRECTORY = "some-org/Small";
+    private static final String GGUF = "some-org/Small-GGUF";
+    private static Path smollm2;
+
+    @TempDir
+    Path home;
+
+    private FakeHub hub;
+
+    /** The default model's file, with which the other tests of this module start servers, too. */
+    @BeforeAll
+    static void fetchDefaultModel() {
+        smollm2 = ModelStore.ofUser().open(DefaultModel.REFERENCE, true);
+    }
+
+    @BeforeEach
+    void start() throws IOException {
+        hub = new FakeHub(37);
+    }
+
+    @AfterEach
+    void stop() {
+        hub.close();
+    }
+
+    private ModelStore store(String... variables) {
+        Map<String, String> environment = new HashMap<>(Map.of(
+                "HF_ENDPOINT", hub.endpoint(),
+                "HF_HOME", home.resolve("hf").toString(),
+                "TANDEM_CACHE", home.resolve("tandem").toString()));
+        for (int i = 0; i < variables.length; i += 2) {
+            environment.put(variables[i], variables[i + 1]);
+        }
+        return new ModelStore(environment, home, Progress.SILENT, new PrintStream(new ByteArrayOutputStream()));
+    }
+
+    private Path open(String model, String... variables) {
+        return store(variables).open(ModelReference.parse(model), true);
+    }
+
+    private Path pull(String model) {
+        return store().pull(ModelReference.parse(model), true);
+    }
+
+    private void addDirectory(String config) throws IOException {
+        Path folder = DummyModel.write(home.resolve("source"));
+        hub.add(DIRECTORY, "config.json", config.getBytes(StandardCharsets.UTF_8))
+                .add(DIRECTORY, "tokenizer.json", Files.readAllBytes(folder.resolve("tokenizer.json")))
+                .add(DIRECTORY, "tokenizer_config.json", Files.readAllBytes(folder.resolve("tokenizer_config.json")))
+                .addNoise(DIRECTORY, "model.safetensors", 3 << 20, 1)
+                .addNoise(DIRECTORY, "pytorch_model.bin", 1 << 20, 2);
+    }
+
+    private String config() throws IOException {
+        return Files.readString(DummyModel.write(home.resolve("source")).resolve("config.json"));
+    }
+
+    @Test
+    void aDirectoryIsDownloadedOnceWithoutOtherFormats() throws IOException {
+        addDirectory(config());
+        Path opened = open(DIRECTORY);
+        assertThat(opened.resolve("model.safetensors")).hasSize(3 << 20);
+        assertThat(opened.resolve("pytorch_model.bin")).doesNotExist();
+        int requests = hub.requests().size();
+        assertThat(open(DIRECTORY)).isEqualTo(opened);
+        assertThat(open(DIRECTORY, "HF_HUB_OFFLINE", "1")).isEqualTo(opened);
+        assertThat(hub.requests()).as("a model in the cache needs no hub").hasSize(requests);
+    }
+
+    @Test
+    void pullTakesTheNewestCommitAndServeTheOneInTheCache() throws IOException {
+        addDirectory(config());
+        Path first = open(DIRECTORY);
+        hub.addNoise(DIRECTORY, "model.safetensors", 3 << 20, 9);
+        assertThat(open(DIRECTORY)).isEqualTo(first);
+        Path second = pull(DIRECTORY);
+        assertThat(second.getFileName()).hasToString(hub.commit(DIRECTORY));
+        assertThat(open(DIRECTORY)).isEqualTo(second);
+        assertThat(store().remove(ModelReference.parse(DIRECTORY))).isGreaterThan(6 << 20);
+        assertThat(store().present()).isEmpty();
+    }
+
+    @Test
+    void aPullThatFailsLeavesTheOlderCommit() throws IOException {
+        addDirectory(config());
+        Path first = open(DIRECTORY);
+        hub.addNoise(DIRECTORY, "model.safetensors", 3 << 20, 9);
+        hub.corrupt(true);
+        assertThatThrownBy(() -> pull(DIRECTORY)).isInstanceOf(FetchException.class);
+        assertThat(open(DIRECTORY)).isEqualTo(first);
+    }
+
+    private void assertRefusedBeforeTheWeights(String model, String... said) {
+        long before = hub.servedBytes();
+        assertThatThrownBy(() -> open(model))
+                .isInstanceOf(ConfigurationException.class)
+                .satisfies(error -> assertThat(error.getMessage()).contains(said));
+        assertThat(hub.servedBytes() - before).isLessThan(3 << 20);
+    }
+
+    @Test
+    void otherFamiliesAreRefusedBeforeTheWeightsAreDownloaded() throws IOException {
+        addDirectory(config().replace("llama", "bert"));
+        assertRefusedBeforeTheWeights(DIRECTORY, DIRECTORY, "model_type 'bert'", "llama");
+        addDirectory(config().replaceFirst("\\{", "{\"quantization_config\": {\"quant_method\": \"awq\"}, "));
+        assertRefusedBeforeTheWeights(DIRECTORY, DIRECTORY, "quantised (awq)", "GGUF");
+        Path pulled = store().pull(ModelReference.parse(DIRECTORY), false);
+        assertThat(pulled.resolve("model.safetensors")).exists();
+    }
+
+    @Test
+    void aGgufFileIsCheckedByItsMetadata() throws IOException {
+        byte[] other = Files.readAllBytes(smollm2);
+        byte[] name = "llama".getBytes(StandardCharsets.UTF_8);
+        int at = 0;
+        while (!Arrays.equals(other, at, at + name.length, name, 0, name.length)) {
+            at++;
+        }
+        other[at] = 'x';
+        hub.addLarge(GGUF, "model-Q8_0.gguf", other);
+        long before = hub.servedBytes();
+        assertThatThrownBy(() -> open(GGUF + ":Q8_0"))
+                .isInstanceOf(ConfigurationException.class)
+                .hasMessageContaining(GGUF + ":Q8_0 cannot be served, and its weights were not downloaded")
+                .hasMessageContaining("model-Q8_0.gguf: GGUF architecture 'xlama' is not supported");
+        assertThat(hub.servedBytes() - before).isLessThan(other.length / 2);
+        assertThat(home.resolve("hf")).doesNotExist();
+    }
+
+    @Test
+    void aGgufFileIsDownloadedListedAndDeleted() throws IOException {
+        hub.addFile(GGUF, "model-Q4_1.gguf", smollm2);
+        Path file = pull(GGUF + ":q4_1");
+        assertThat(Files.mismatch(file, smollm2)).isEqualTo(-1);
+        assertThat(open(GGUF)).isEqualTo(file);
+        assertThat(store().present())
+                .containsExactly(new ModelStore.Present(GGUF + ":Q4_1", Files.size(smollm2), file.getParent()));
+        assertThatThrownBy(() -> store().remove(ModelReference.parse(GGUF + ":Q8_0")))
+                .isInstanceOf(FetchException.class)
+                .hasMessageContaining("not in the cache")
+                .hasMessageContaining("tandem list");
+        assertThat(store().remove(ModelReference.parse(GGUF + ":Q4_1"))).isEqualTo(Files.size(smollm2));
+        assertThat(store().present()).isEmpty();
+    }
+
+    @Test
+    void anUnknownModelNamesTheNearestShortName() {
+        assertThatThrownBy(() -> open("other-org/SmolLM2"))
+                .isInstanceOf(FetchException.class)
+                .hasMessageContaining("no model other-org/SmolLM2")
+                .hasMessageContaining("no path other-org/SmolLM2")
+                .hasMessageContaining("short name smollm2");
+    }
+
+    @Test
+    void modelsInWheelsAreCheckedByTheirArchitecture() {
+        WheelModel model = new WheelModel("some", "1", "a.gguf", "none-such", 1, 0, 9, "", part -> "a.gguf");
+        assertThatThrownBy(() -> ModelCheck.wheels("short", model))
+                .isInstanceOf(ConfigurationException.class)
+                .hasMessageContaining("short cannot be served yet, and nothing was downloaded")
+                .hasMessageContaining("'none-such' is not supported; supported are llama")
+                .hasMessageContaining("tandem pull --no-check short");
+        assertThatThrownBy(() -> store().remove(ModelReference.parse("smollm2")))
+                .isInstanceOf(FetchException.class)
+                .hasMessageContaining("not in the cache " + home.resolve("tandem"));
+    }
+
+    private Process tandem(String... arguments) throws IOException {
+        List<String> command = new ArrayList<>(List.of(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "@" + Path.of("../tools/java.options"),
+                "-cp",
+                System.getProperty("java.class.path"),
+                "dev.tandem.app.Main"));
+        command.addAll(List.of(arguments));
+        ProcessBuilder builder = new ProcessBuilder(command);
+        builder.environment().put("HF_ENDPOINT", hub.endpoint());
+        builder.environment().put("HF_HOME", home.resolve("hf").toString());
+        builder.environment().keySet().removeAll(List.of("HF_TOKEN", "HF_HUB_CACHE", "HF_HUB_OFFLINE"));
+        return builder.start();
+    }
+
+    private static String errors(Process process) throws IOException {
+        return new String(process.getErrorStream().readAllBytes(), StandardCharsets.UTF_8);
+    }
+
+    @Test
+    void aSignalDuringADownloadSaysThatItGoesOn() throws Exception {
+        hub.addFile(GGUF, "model-Q4_1.gguf", smollm2);
+        hub.holdFrom(4); // the check reads the metadata, then two ranges come
+        Process pull = tandem("pull", GGUF);
+        hub.awaitHeld();
+        pull.toHandle().destroy(); // as a signal; Process.destroy would close the streams
+        assertThat(errors(pull)).contains("the download was interrupted; the same command goes on from there");
+        hub.release();
+        assertThat(Files.mismatch(pull(GGUF), smollm2)).isEqualTo(-1);
+    }
+
+    @Test
+    @Tag("slow")
+    void aModelOfTheHubAnswers() throws Exception {
+        hub.addFile(GGUF, "model-Q4_1.gguf", smollm2);
+        Process generate = tandem("generate", GGUF + ":Q4_1", "--device", "cpu", "--max-tokens", "8", "-p", "Hi");
+        String answer = new String(generate.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        assertThat(errors(generate)).contains(GGUF + ":Q4_1");
+        assertThat(generate.waitFor()).isZero();
+        assertThat(answer).isNotBlank();
+    }
+}
