@@ -43,6 +43,7 @@ public final class ChatTemplate {
     private static final long MAX_BYTES = 16 << 20;
 
     private final JinjaTemplate template;
+    private final String source;
     private final String beginToken;
     private final String endToken;
 
@@ -52,6 +53,7 @@ public final class ChatTemplate {
      */
     public ChatTemplate(String source, String beginToken, String endToken) {
         this.template = new JinjaTemplate(source, ZonedDateTime::now);
+        this.source = source;
         this.beginToken = beginToken;
         this.endToken = endToken;
     }
@@ -89,6 +91,11 @@ public final class ChatTemplate {
     private static String token(JsonNode config, String name) {
         JsonNode token = config.path(name);
         return token.isObject() ? token.path("content").asString("") : token.asString("");
+    }
+
+    /** Whether the template's source has this text: a variable that it reads, or a marker that it writes. */
+    public boolean mentions(String text) {
+        return source.contains(text);
     }
 
     /**

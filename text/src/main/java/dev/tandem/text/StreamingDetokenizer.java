@@ -5,6 +5,7 @@ import java.nio.CharBuffer;
 import java.nio.charset.CharsetDecoder;
 import java.nio.charset.CodingErrorAction;
 import java.nio.charset.StandardCharsets;
+import java.util.BitSet;
 
 /**
  * Turns tokens into text one by one. Bytes of an incomplete character are held back; invalid bytes become U+FFFD.
@@ -13,7 +14,7 @@ import java.nio.charset.StandardCharsets;
  */
 public final class StreamingDetokenizer {
     private final Vocabulary vocabulary;
-    private final boolean skipSpecial;
+    private final BitSet skipped;
     private final CharsetDecoder decoder = StandardCharsets.UTF_8
             .newDecoder()
             .onMalformedInput(CodingErrorAction.REPLACE)
@@ -22,13 +23,18 @@ public final class StreamingDetokenizer {
 
     /** @param skipSpecial whether special tokens are left out of the text */
     public StreamingDetokenizer(Vocabulary vocabulary, boolean skipSpecial) {
+        this(vocabulary, skipSpecial ? vocabulary.special() : new BitSet());
+    }
+
+    /** @param skipped ids of tokens that are left out of the text; it must not change */
+    public StreamingDetokenizer(Vocabulary vocabulary, BitSet skipped) {
         this.vocabulary = vocabulary;
-        this.skipSpecial = skipSpecial;
+        this.skipped = skipped;
     }
 
     /** The text that this token completes. */
     public String append(int token) {
-        if (skipSpecial && token >= 0 && vocabulary.isSpecial(token)) {
+        if (token >= 0 && skipped.get(token)) {
             return "";
         }
         return decode(vocabulary.bytes(token), false);
