@@ -105,7 +105,8 @@ final class ServeCommand implements Callable<Integer> {
                 assembly.engine(),
                 assembly.tokenizer().orElseThrow(),
                 assembly.template(),
-                defaults(assembly.checkpoint().defaults()));
+                defaults(assembly.checkpoint().defaults()),
+                assembly.grammars());
         server.serve(listen.key(), model, assembly.decisions(), metrics);
     }
 

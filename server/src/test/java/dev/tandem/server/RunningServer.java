@@ -43,6 +43,7 @@ final class RunningServer implements AutoCloseable {
             + "\n{% endfor %}{% if tools %}{{ tools | length }} tools{% endif %}";
 
     final FakeTokenizer tokenizer = new FakeTokenizer();
+    final FakeGrammars grammars = new FakeGrammars();
     final GatedExecutor executor =
             new GatedExecutor(new ContentExecutor(2, 1024, 0, 256, CONTEXT, Readiness.allEarly()));
     final Engine engine;
@@ -72,7 +73,8 @@ final class RunningServer implements AutoCloseable {
                 engine,
                 tokenizer,
                 Optional.of(new ChatTemplate(TEMPLATE, "", "")),
-                ServedModel.SamplingDefaults.NEUTRAL);
+                ServedModel.SamplingDefaults.NEUTRAL,
+                grammars);
         server.serve(key, model, new DecisionLog(16), metrics);
     }
 

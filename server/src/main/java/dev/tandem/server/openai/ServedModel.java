@@ -2,6 +2,7 @@ package dev.tandem.server.openai;
 
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.request.TextDecoder;
+import dev.tandem.grammar.GrammarCompiler;
 import dev.tandem.text.ChatTemplate;
 import dev.tandem.text.StreamingDetokenizer;
 import dev.tandem.text.Tokenizer;
@@ -12,9 +13,15 @@ import java.util.Optional;
  *
  * @param name by which clients request it
  * @param template absent when the model has none; chat requests are then refused
+ * @param grammars compiles the grammars that requests ask for
  */
 public record ServedModel(
-        String name, Engine engine, Tokenizer tokenizer, Optional<ChatTemplate> template, SamplingDefaults defaults) {
+        String name,
+        Engine engine,
+        Tokenizer tokenizer,
+        Optional<ChatTemplate> template,
+        SamplingDefaults defaults,
+        GrammarCompiler grammars) {
 
     /** Sampling parameters that the model's authors recommend, used when a request has none. */
     public record SamplingDefaults(double temperature, double topP, int topK, double repetitionPenalty) {
