@@ -196,7 +196,7 @@ final class EngineAssembly implements AutoCloseable {
         return new Profiles(cache.resolve("profiles"), log);
     }
 
-    private static Optional<Tokenizer> tokenizer(Checkpoint checkpoint, boolean needed) {
+    static Optional<Tokenizer> tokenizer(Checkpoint checkpoint, boolean needed) {
         return switch (checkpoint.tokenizer()) {
             case TokenizerSource.Directory directory ->
                 needed || Files.exists(directory.path().resolve("tokenizer.json"))
