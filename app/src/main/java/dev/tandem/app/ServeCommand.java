@@ -106,7 +106,8 @@ final class ServeCommand implements Callable<Integer> {
                 assembly.tokenizer().orElseThrow(),
                 assembly.template(),
                 defaults(assembly.checkpoint().defaults()),
-                listen.cacheSaltFrom);
+                listen.cacheSaltFrom,
+                assembly.grammars());
         server.serve(listen.key(), model, assembly.decisions(), metrics);
     }
 

@@ -2,6 +2,7 @@ package dev.tandem.server.openai;
 
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.request.TextDecoder;
+import dev.tandem.grammar.GrammarCompiler;
 import dev.tandem.text.ChatTemplate;
 import dev.tandem.text.StreamingDetokenizer;
 import dev.tandem.text.Tokenizer;
@@ -14,6 +15,7 @@ import java.util.Optional;
  * @param template absent when the model has none; chat requests are then refused
  * @param defaults of requests that leave sampling parameters out
  * @param cacheSaltFrom what separates clients in the prefix cache
+ * @param grammars compiles the grammars that requests ask for
  */
 public record ServedModel(
         String name,
@@ -21,15 +23,17 @@ public record ServedModel(
         Tokenizer tokenizer,
         Optional<ChatTemplate> template,
         SamplingDefaults defaults,
-        CacheSaltFrom cacheSaltFrom) {
+        CacheSaltFrom cacheSaltFrom,
+        GrammarCompiler grammars) {
     /** A model whose clients share the KV of equal prefixes. */
     public ServedModel(
             String name,
             Engine engine,
             Tokenizer tokenizer,
             Optional<ChatTemplate> template,
-            SamplingDefaults defaults) {
-        this(name, engine, tokenizer, template, defaults, CacheSaltFrom.NONE);
+            SamplingDefaults defaults,
+            GrammarCompiler grammars) {
+        this(name, engine, tokenizer, template, defaults, CacheSaltFrom.NONE, grammars);
     }
 
     /** Sampling parameters that the model's authors recommend, used when a request has none. */
