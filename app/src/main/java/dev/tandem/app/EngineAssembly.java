@@ -10,6 +10,7 @@ import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.schedule.DecisionLog;
 import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.engine.strategy.select.StrategySelector;
+import dev.tandem.grammar.GrammarCompiler;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.TokenizerSource;
 import dev.tandem.model.config.ModelConfig;
@@ -33,6 +34,7 @@ final class EngineAssembly implements AutoCloseable {
     private final Checkpoint checkpoint;
     private final Optional<Tokenizer> tokenizer;
     private final Optional<ChatTemplate> template;
+    private final GrammarCompilers grammars;
     private final Engine engine;
     private final Scheduling scheduling;
     private final Backend backend;
@@ -43,6 +45,7 @@ final class EngineAssembly implements AutoCloseable {
             Checkpoint checkpoint,
             Optional<Tokenizer> tokenizer,
             Optional<ChatTemplate> template,
+            GrammarCompilers grammars,
             Engine engine,
             Scheduling scheduling,
             Backend backend,
@@ -51,6 +54,7 @@ final class EngineAssembly implements AutoCloseable {
         this.checkpoint = checkpoint;
         this.tokenizer = tokenizer;
         this.template = template;
+        this.grammars = grammars;
         this.engine = engine;
         this.scheduling = scheduling;
         this.backend = backend;
@@ -120,7 +124,16 @@ final class EngineAssembly implements AutoCloseable {
                             Clock.system(),
                             trace.map(listener::and).orElse(listener))
                     .start();
-            return new EngineAssembly(checkpoint, tokenizer, template, engine, scheduling, backend, trace, log);
+            return new EngineAssembly(
+                    checkpoint,
+                    tokenizer,
+                    template,
+                    new GrammarCompilers(tokenizer, config.endTokens()),
+                    engine,
+                    scheduling,
+                    backend,
+                    trace,
+                    log);
         } catch (RuntimeException | Error e) {
             tokenizer.ifPresent(Tokenizer::close);
             owner.close();
@@ -318,6 +331,11 @@ final class EngineAssembly implements AutoCloseable {
         return template;
     }
 
+    /** Compiles the grammars of requests for the model's vocabulary. */
+    GrammarCompiler grammars() {
+        return grammars;
+    }
+
     /** Bytes of weights that a decode step reads. */
     long weightBytes() {
         return backend.weightBytes();
@@ -331,6 +349,7 @@ final class EngineAssembly implements AutoCloseable {
     @Override
     public void close() {
         engine.close();
+        grammars.close();
         trace.ifPresent(t -> t.write(log));
         tokenizer.ifPresent(Tokenizer::close);
     }

@@ -106,6 +106,7 @@ final class ServeCommand implements Callable<Integer> {
                 assembly.tokenizer().orElseThrow(),
                 assembly.template(),
                 defaults(assembly.checkpoint().defaults()),
+                assembly.grammars(),
                 listen.cacheSaltFrom);
         server.serve(listen.key(), model, assembly.decisions(), metrics);
     }

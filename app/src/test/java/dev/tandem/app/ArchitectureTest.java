@@ -44,6 +44,7 @@ class ArchitectureTest {
         mayKnow("engine", "java..");
         mayKnow("fetch", "java..", "tools.jackson..");
         mayKnow("text", "java..", "tools.jackson..", "ai.djl..");
+        mayKnow("grammar", "java..", "tools.jackson..", "dev.tandem.engine..", "dev.tandem.text..");
         mayKnow("model", "java..", "tools.jackson..", "dev.tandem.engine..");
         mayKnow("cpu", "java..", "jdk.incubator.vector..", "dev.tandem.engine..", "dev.tandem.model..");
         mayKnow(
@@ -61,7 +62,8 @@ class ArchitectureTest {
                 "io.netty..",
                 "io.prometheus..",
                 "dev.tandem.engine..",
-                "dev.tandem.text..");
+                "dev.tandem.text..",
+                "dev.tandem.grammar..");
     }
 
     /**

@@ -15,6 +15,7 @@ import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.step.StepTimes;
 import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.grammar.GrammarCompiler;
 import dev.tandem.server.TandemServer;
 import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.http.OriginPolicy;
@@ -73,7 +74,13 @@ final class FailingServer {
         TandemServer server = listen();
         server.serve(
                 Optional.empty(),
-                new ServedModel("dummy", engine, tokenizer, Optional.empty(), ServedModel.SamplingDefaults.NEUTRAL),
+                new ServedModel(
+                        "dummy",
+                        engine,
+                        tokenizer,
+                        Optional.empty(),
+                        ServedModel.SamplingDefaults.NEUTRAL,
+                        GrammarCompiler.unavailable("no grammars")),
                 new DecisionLog(10),
                 metrics);
         ServerLifetime lifetime = new ServerLifetime(server, engine, engine, Duration.ofMinutes(10), System.err);

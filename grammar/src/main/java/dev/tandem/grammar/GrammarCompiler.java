@@ -1,5 +1,6 @@
 package dev.tandem.grammar;
 
+import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.sampling.Grammar;
 
 /**
@@ -19,6 +20,14 @@ public interface GrammarCompiler {
      * Compiles a grammar; the caller closes it.
      *
      * @throws GrammarException when the grammar is malformed, uses what is not supported, or exceeds a limit
+     * @throws RequestException when no grammar can be compiled, or not now
      */
     Compiled compile(GrammarSource source);
+
+    /** Refuses every grammar, for the reason and with the remedy that the message gives. */
+    static GrammarCompiler unavailable(String message) {
+        return source -> {
+            throw RequestException.of(RequestException.Category.NOT_IMPLEMENTED, message);
+        };
+    }
 }

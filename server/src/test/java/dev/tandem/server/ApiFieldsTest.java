@@ -58,11 +58,6 @@ class ApiFieldsTest {
     @ParameterizedTest
     @ValueSource(
             strings = {
-                "\"guided_json\": {\"type\": \"object\"}",
-                "\"guided_choice\": [\"a\"]",
-                "\"guided_regex\": \"a\"",
-                "\"guided_grammar\": \"a\"",
-                "\"structured_outputs\": {\"regex\": \"a\"}",
                 "\"bad_words\": [\"a\"]",
                 "\"allowed_token_ids\": [1]",
                 "\"prompt_logprobs\": 1",
@@ -142,9 +137,6 @@ class ApiFieldsTest {
                 "\"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"f\"}} | tool_choice | a named "
                         + "tool_choice",
                 "\"tool_choice\": \"required\" | tool_choice | tool_choice is \"required\"",
-                "\"response_format\": {\"type\": \"json_object\"} | response_format | 'json_object' is not supported",
-                "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {}} | response_format | "
-                        + "'json_schema'",
                 "\"top_logprobs\": 3 | top_logprobs | needs logprobs",
                 "\"stream_options\": {\"include_usage\": true} | stream_options | needs stream",
                 "\"stream\": true, \"stream_options\": {\"x\": 1} | stream_options.x | is not supported",

@@ -45,6 +45,7 @@ final class RunningServer implements AutoCloseable {
             + "\n{% endfor %}{% if tools %}{{ tools | length }} tools{% endif %}";
 
     final FakeTokenizer tokenizer = new FakeTokenizer();
+    final FakeGrammars grammars = new FakeGrammars();
     final ContentExecutor contents = new ContentExecutor(2, 1024, 0, 256, CONTEXT, Readiness.allEarly());
     final GatedExecutor executor = new GatedExecutor(contents);
     final Engine engine;
@@ -90,6 +91,7 @@ final class RunningServer implements AutoCloseable {
                 tokenizer,
                 Optional.of(new ChatTemplate(TEMPLATE, "", "")),
                 ServedModel.SamplingDefaults.NEUTRAL,
+                grammars,
                 salts);
         server.serve(key, model, new DecisionLog(16), metrics);
     }

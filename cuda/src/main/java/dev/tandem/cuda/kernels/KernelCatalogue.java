@@ -155,7 +155,7 @@ public final class KernelCatalogue {
                         waiting("argmax", KernelConstants.ARGMAX_THREADS, 0),
                         waiting("sample", KernelConstants.SAMPLE_THREADS, 0),
                         waiting("adjust", KernelConstants.ARGMAX_THREADS, 0),
-                        waiting("mask", KernelConstants.ARGMAX_THREADS, 0),
+                        waiting("mask_logits", KernelConstants.ARGMAX_THREADS, 0),
                         waiting("logprobs", KernelConstants.SAMPLE_THREADS, 0))));
         units.add(new Unit(
                 "host_transfer",

@@ -40,7 +40,7 @@ public final class KernelConstants {
     public static final int SWIGLU_THREADS = 256;
     /** Threads per block of {@code move_out} and {@code move_in}. */
     static final int MOVE_THREADS = 512;
-    /** Threads per block of {@code argmax}, {@code adjust} and {@code mask}. */
+    /** Threads per block of {@code argmax}, {@code adjust} and {@code mask_logits}. */
     static final int ARGMAX_THREADS = 256;
     /** Threads per block of {@code sample} and {@code logprobs}. */
     static final int SAMPLE_THREADS = 1024;

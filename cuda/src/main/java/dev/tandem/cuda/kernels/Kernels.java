@@ -56,7 +56,7 @@ public final class Kernels implements AutoCloseable {
     public final Kernel argmax;
     public final Kernel sample;
     public final Kernel adjust;
-    public final Kernel mask;
+    public final Kernel maskLogits;
     public final Kernel logprobs;
     public final Kernel transfer;
     public final Kernel sendHostTokens;
@@ -122,7 +122,7 @@ public final class Kernels implements AutoCloseable {
         argmax = sampling.kernel("argmax");
         sample = sampling.kernel("sample");
         adjust = sampling.kernel("adjust");
-        mask = sampling.kernel("mask");
+        maskLogits = sampling.kernel("mask_logits");
         logprobs = sampling.kernel("logprobs");
         Loaded hostTokens = next.next();
         transfer = hostTokens.kernel("transfer");

@@ -34,7 +34,7 @@ public final class GpuSampler {
 
     /** Excludes the tokens that grammars do not allow; after {@link #adjust}, before {@link #sample}. */
     public void mask(Stream stream, Bitmasks masks) {
-        kernels.mask.launch(
+        kernels.maskLogits.launch(
                 stream,
                 masks.count(),
                 KernelConstants.ARGMAX_PARTS,

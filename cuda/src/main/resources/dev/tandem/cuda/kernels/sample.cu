@@ -1,5 +1,5 @@
 // Sampling: from logits [rows][VOCABULARY] fp32, of which VOCABULARY_REAL are tokens, to tokens [rows]. Kernels:
-// argmax, adjust, mask, sample, logprobs.
+// argmax, adjust, mask_logits, sample, logprobs.
 //
 // Shared memory: 32 candidates or sums for reductions of a thread block. sample has a histogram of BINS 64-bit totals.
 // No dynamic shared memory.
@@ -132,8 +132,8 @@ extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) adjust(float *all, 
 }
 
 // Sets the logits of tokens whose bit is 0 to -infinity. rows [gridDim.x]; masks [gridDim.x][MASK_WORDS], bit i % 32 of
-// word i / 32 for token i. grid (masked rows, ARGMAX_PARTS)
-extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) mask(float *all, const int *rows, const word *masks) {
+// word i / 32 for token i. grid (masked rows, ARGMAX_PARTS). NVRTC 13.0 crashes on a kernel that is called mask.
+extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) mask_logits(float *all, const int *rows, const word *masks) {
     dependencyWait();
     float *logits = all + (size_t)rows[blockIdx.x] * VOCABULARY;
     const word *bits = masks + (size_t)blockIdx.x * MASK_WORDS;

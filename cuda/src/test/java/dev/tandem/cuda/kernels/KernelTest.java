@@ -388,7 +388,7 @@ class KernelTest {
                     masks.upload(rig.stream);
                     rig.kernels.adjust.launch(
                             rig.stream, step.adjustedCount(), 1, values.address(), step.adjusted(), step.adjustments());
-                    rig.kernels.mask.launch(
+                    rig.kernels.maskLogits.launch(
                             rig.stream,
                             masks.count(),
                             KernelConstants.ARGMAX_PARTS,

@@ -10,6 +10,8 @@ public final class RequestException extends RuntimeException {
         NOT_FOUND,
         /** The request has too many bytes or tokens. */
         TOO_LARGE,
+        /** The server lacks a part that the request needs. */
+        NOT_IMPLEMENTED,
         /** Too many requests wait; a later attempt may succeed. */
         OVERLOADED,
         /** The engine has ended or takes no new requests. */

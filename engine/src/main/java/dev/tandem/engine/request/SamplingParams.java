@@ -282,6 +282,11 @@ public final class SamplingParams {
         return new Builder(this).logprobs(alternatives).build();
     }
 
+    /** The same parameters with a grammar that the output must match. */
+    public SamplingParams withGrammar(Grammar value) {
+        return new Builder(this).grammar(Optional.of(value)).build();
+    }
+
     @Override
     public String toString() {
         return "SamplingParams[temperature=" + temperature

@@ -16,6 +16,7 @@ public final class ApiErrors {
             case NOT_FOUND -> 404;
             case TOO_LARGE -> 413;
             case OVERLOADED -> 429;
+            case NOT_IMPLEMENTED -> 501;
             case UNAVAILABLE -> 503;
         };
     }
@@ -28,6 +29,7 @@ public final class ApiErrors {
             case 404 -> "NotFoundError";
             case 405 -> "MethodNotAllowedError";
             case 429 -> "RateLimitError";
+            case 501 -> "NotImplementedError";
             case 503 -> "ServiceUnavailableError";
             default -> "InternalServerError";
         };

@@ -3,6 +3,7 @@ package dev.tandem.server.openai;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.server.http.Printable;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.function.Predicate;
@@ -49,7 +50,6 @@ final class ApiFields {
     }
 
     private static final String LEAVE_OUT = "leave it out";
-    private static final String NO_GRAMMAR = "output cannot be constrained to a grammar yet; " + LEAVE_OUT;
     private static final String TOOLS_LATER = "tool calls cannot be parsed yet; " + LEAVE_OUT;
 
     private static final Map<Endpoint, Map<String, Rule>> TABLE = Map.of(
@@ -161,7 +161,6 @@ final class ApiFields {
                 .honours("chat_template_kwargs", "further variables of the chat template")
                 .honours("tools", "only with tool_choice \"none\", and then not shown to the model; otherwise refused")
                 .honours("tool_choice", "\"none\"; \"auto\" when there are no tools")
-                .honours("response_format", "only {\"type\": \"text\"}")
                 .ignores("parallel_tool_calls", "there are no tool calls")
                 .ignores("prediction", "the answer is the same without it")
                 .refusesUnlessEmpty("functions", TOOLS_LATER)
@@ -227,6 +226,15 @@ final class ApiFields {
                 .honours("min_tokens", "min tokens of the answer; default 0")
                 .honours("ignore_eos", "whether the answer goes on to max_tokens; default false")
                 .honours("skip_special_tokens", "whether special tokens are left out of the text; default true")
+                .honours("response_format", "text, json_object, json_schema or structural_tag: what the answer must be")
+                .honours(
+                        "structured_outputs",
+                        "one of json, json_object, regex, choice, grammar (Lark) and structural_tag;"
+                                + " and disable_any_whitespace")
+                .honours("guided_json", "the older name of structured_outputs.json")
+                .honours("guided_regex", "the older name of structured_outputs.regex")
+                .honours("guided_choice", "the older name of structured_outputs.choice")
+                .honours("guided_grammar", "the older name of structured_outputs.grammar")
                 .honours("priority", "lower runs first; needs --scheduling-policy priority")
                 .honours("cache_salt", "shares the KV of equal prefixes with requests of the same salt only")
                 .honours("ttft_target", "target for the time to first token, in ms; guides placement; Tandem's own")
@@ -238,14 +246,13 @@ final class ApiFields {
                 .ignores("safety_identifier", "nothing is kept per user")
                 .ignores("prompt_cache_key", "equal prefixes are found without it")
                 .ignores("prompt_cache_retention", "KV is kept until its memory is needed")
-                .refuses("guided_json", NO_GRAMMAR)
-                .refuses("guided_regex", NO_GRAMMAR)
-                .refuses("guided_choice", NO_GRAMMAR)
-                .refuses("guided_grammar", NO_GRAMMAR)
-                .refuses("guided_decoding_backend", NO_GRAMMAR)
-                .refuses("guided_whitespace_pattern", NO_GRAMMAR)
-                .refuses("structural_tag", NO_GRAMMAR)
-                .refuses("structured_outputs", NO_GRAMMAR)
+                .refusesUnless(
+                        "\"auto\" or \"guidance\"",
+                        value -> value.isString() && List.of("auto", "guidance").contains(value.asString()),
+                        "guided_decoding_backend",
+                        LEAVE_OUT)
+                .refuses("guided_whitespace_pattern", "use structured_outputs.disable_any_whitespace")
+                .refuses("structural_tag", "use response_format with the type structural_tag")
                 .refusesUnlessEmpty("bad_words", "use logit_bias")
                 .refuses("allowed_token_ids", "use logit_bias")
                 .refusesUnlessEmpty("logits_processors", "use logit_bias")

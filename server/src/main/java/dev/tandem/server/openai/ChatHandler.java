@@ -6,7 +6,6 @@ import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.server.http.Exchange;
-import dev.tandem.server.http.Printable;
 import java.util.Optional;
 import java.util.OptionalInt;
 import tools.jackson.databind.JsonNode;
@@ -56,6 +55,7 @@ final class ChatHandler {
             int[] prompt,
             int n,
             SamplingParams sampling,
+            Optional<GrammarFields.Constraint> constraint,
             AnswerWriter.OutputOptions output,
             boolean skipSpecial,
             int priority,
@@ -78,31 +78,33 @@ final class ChatHandler {
         Prepared request = pool.run(exchange, () -> prepare(exchange));
         exchange.releaseBody();
         String id = "chatcmpl-" + requestId;
-        try (Generation generation = Generation.start(
+        try (RequestGrammar grammar = RequestGrammar.compile(model.grammars(), request.constraint());
+                Generation generation = start(exchange, id, request, grammar.constrain(request.sampling()))) {
+            new AnswerWriter(id, created, model, SHAPE, request.output(), request.n(), request.prompt().length)
+                    .write(exchange, generation);
+        }
+    }
+
+    private Generation start(Exchange exchange, String id, Prepared request, SamplingParams sampling) {
+        return Generation.start(
                 model.engine(),
                 exchange,
                 request.n(),
                 (index, sink) -> new Request(
-                                id + "-" + index,
-                                request.prompt(),
-                                request.n() == 1
-                                        ? request.sampling()
-                                        : request.sampling().forChoice(index),
-                                request.priority(),
-                                request.targets(),
-                                model.decoder(request.skipSpecial()),
-                                sink)
-                        .withCaching(request.caching()))) {
-            new AnswerWriter(id, created, model, SHAPE, request.output(), request.n(), request.prompt().length)
-                    .write(exchange, generation);
-        }
+                        id + "-" + index,
+                        request.prompt(),
+                        request.n() == 1 ? sampling : sampling.forChoice(index),
+                        request.priority(),
+                        request.targets(),
+                        model.decoder(request.skipSpecial()),
+                        sink)
+                        .withCaching(request.caching()));
     }
 
     private Prepared prepare(Exchange exchange) {
         RequestFields fields = parser.parse(exchange.body(), ApiFields.Endpoint.CHAT);
         ModelName.check(fields, model);
         refuseTools(fields);
-        refuseFormats(fields);
         int n = SamplingFields.choices(fields);
         Generation.checkCount(model.engine(), 1, n);
         int[] prompt = prompts.read(fields);
@@ -119,6 +121,7 @@ final class ChatHandler {
                 prompt,
                 n,
                 sampling,
+                GrammarFields.read(fields, parser),
                 StreamFields.read(fields, sampling.logprobs() >= 0),
                 fields.flag("skip_special_tokens", true),
                 fields.integer("priority", 0),
@@ -160,21 +163,6 @@ final class ChatHandler {
                         "tools",
                         "tools are not supported: tool calls cannot be parsed yet; leave tools out or set "
                                 + "tool_choice to \"none\"");
-            }
-        });
-    }
-
-    private static void refuseFormats(RequestFields fields) {
-        fields.field("response_format").ifPresent(format -> {
-            String type = format.path("type").asString("");
-            if (!format.isObject()) {
-                throw RequestFields.wrong("response_format", format, "{\"type\": \"text\"}");
-            }
-            if (!type.equals("text") || format.size() != 1) {
-                throw RequestException.bad(
-                        "response_format",
-                        "response_format of type '" + Printable.of(type)
-                                + "' is not supported: output cannot be constrained yet; only {\"type\": \"text\"} is");
             }
         });
     }

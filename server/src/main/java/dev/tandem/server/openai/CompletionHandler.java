@@ -54,6 +54,7 @@ final class CompletionHandler {
             int n,
             boolean echo,
             SamplingParams sampling,
+            Optional<GrammarFields.Constraint> constraint,
             AnswerWriter.OutputOptions output,
             boolean skipSpecial,
             int priority,
@@ -85,21 +86,27 @@ final class CompletionHandler {
         for (int i = 0; request.echo() && i < count; i++) {
             writer.prefix(i, prompts.get(i / n).text());
         }
-        try (Generation generation = Generation.start(
-                model.engine(),
-                exchange,
-                count,
-                (index, sink) -> new Request(
-                                id + "-" + index,
-                                prompts.get(index / n).tokens(),
-                                n == 1 ? request.sampling() : request.sampling().forChoice(index % n),
-                                request.priority(),
-                                request.targets(),
-                                model.decoder(request.skipSpecial()),
-                                sink)
-                        .withCaching(request.caching()))) {
+        try (RequestGrammar grammar = RequestGrammar.compile(model.grammars(), request.constraint());
+                Generation generation = start(exchange, id, request, grammar.constrain(request.sampling()))) {
             writer.write(exchange, generation);
         }
+    }
+
+    private Generation start(Exchange exchange, String id, Prepared request, SamplingParams sampling) {
+        int n = request.n();
+        return Generation.start(
+                model.engine(),
+                exchange,
+                request.prompts().size() * n,
+                (index, sink) -> new Request(
+                        id + "-" + index,
+                        request.prompts().get(index / n).tokens(),
+                        n == 1 ? sampling : sampling.forChoice(index % n),
+                        request.priority(),
+                        request.targets(),
+                        model.decoder(request.skipSpecial()),
+                        sink)
+                        .withCaching(request.caching()));
     }
 
     private Prepared prepare(Exchange exchange) {
@@ -124,6 +131,7 @@ final class CompletionHandler {
                 n,
                 echo,
                 sampling,
+                GrammarFields.read(fields, parser),
                 output,
                 fields.flag("skip_special_tokens", true),
                 fields.integer("priority", 0),

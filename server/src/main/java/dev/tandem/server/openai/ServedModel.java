@@ -2,6 +2,7 @@ package dev.tandem.server.openai;
 
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.request.TextDecoder;
+import dev.tandem.grammar.GrammarCompiler;
 import dev.tandem.text.ChatTemplate;
 import dev.tandem.text.StreamingDetokenizer;
 import dev.tandem.text.Tokenizer;
@@ -13,6 +14,7 @@ import java.util.Optional;
  * @param name by which clients request it
  * @param template absent when the model has none; chat requests are then refused
  * @param defaults of requests that leave sampling parameters out
+ * @param grammars compiles the grammars that requests ask for
  * @param cacheSaltFrom what separates clients in the prefix cache
  */
 public record ServedModel(
@@ -21,6 +23,7 @@ public record ServedModel(
         Tokenizer tokenizer,
         Optional<ChatTemplate> template,
         SamplingDefaults defaults,
+        GrammarCompiler grammars,
         CacheSaltFrom cacheSaltFrom) {
     /** A model whose clients share the KV of equal prefixes. */
     public ServedModel(
@@ -28,8 +31,9 @@ public record ServedModel(
             Engine engine,
             Tokenizer tokenizer,
             Optional<ChatTemplate> template,
-            SamplingDefaults defaults) {
-        this(name, engine, tokenizer, template, defaults, CacheSaltFrom.NONE);
+            SamplingDefaults defaults,
+            GrammarCompiler grammars) {
+        this(name, engine, tokenizer, template, defaults, grammars, CacheSaltFrom.NONE);
     }
 
     /** Sampling parameters that the model's authors recommend, used when a request has none. */

@@ -1,5 +1,6 @@
 package dev.tandem.server.openai;
 
+import dev.tandem.grammar.GrammarCompiler;
 import dev.tandem.server.FakeTokenizer;
 import dev.tandem.text.ChatTemplate;
 import java.io.ByteArrayInputStream;
@@ -27,7 +28,8 @@ public final class RequestReading {
                 null,
                 tokenizer,
                 Optional.of(new ChatTemplate(TEMPLATE, "", "")),
-                ServedModel.SamplingDefaults.NEUTRAL);
+                ServedModel.SamplingDefaults.NEUTRAL,
+                GrammarCompiler.unavailable("no grammars"));
         PromptReader promptReader = new PromptReader(tokenizer, 1000);
         RequestParser parser = new RequestParser(promptReader);
         RequestFields fields = parser.parse(new ByteArrayInputStream(body), endpoint);
@@ -35,9 +37,9 @@ public final class RequestReading {
         switch (endpoint) {
             case CHAT -> {
                 new ChatPrompt(model, promptReader, parser).read(fields);
-                sampling(fields, "max_completion_tokens");
+                sampling(fields, parser, "max_completion_tokens");
             }
-            case COMPLETIONS -> sampling(fields, "max_tokens");
+            case COMPLETIONS -> sampling(fields, parser, "max_tokens");
             case TOKENIZE -> {
                 if (fields.field("messages").isPresent()) {
                     new ChatPrompt(model, promptReader, parser).read(fields);
@@ -50,7 +52,8 @@ public final class RequestReading {
         }
     }
 
-    private static void sampling(RequestFields fields, String maxTokens) {
+    private static void sampling(RequestFields fields, RequestParser parser, String maxTokens) {
+        GrammarFields.read(fields, parser);
         SamplingFields.choices(fields);
         SamplingFields.targets(fields);
         StreamFields.read(fields, false);

@@ -1,0 +1,230 @@
+package dev.tandem.server.openai;
+
+import dev.tandem.engine.request.RequestException;
+import dev.tandem.grammar.GrammarException;
+import dev.tandem.grammar.GrammarSource;
+import dev.tandem.grammar.GrammarSource.Whitespace;
+import dev.tandem.server.http.Printable;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
+import java.util.function.Supplier;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.JsonNode;
+
+/**
+ * Reads {@code response_format}, {@code structured_outputs} and the older {@code guided_*}: what the output must match.
+ * A request has at most one of them.
+ */
+final class GrammarFields {
+    private static final String FORMAT = "response_format";
+    private static final String STRUCTURED = "structured_outputs";
+    private static final Set<String> KINDS =
+            Set.of("json", "json_object", "regex", "choice", "grammar", "structural_tag");
+    /** Longer reasons quote the grammar. */
+    private static final int MAX_REASON = 400;
+
+    /**
+     * A grammar that a request asks for.
+     *
+     * @param field of the request that has it, which errors name
+     */
+    record Constraint(String field, GrammarSource source) {}
+
+    private final RequestFields fields;
+    private final RequestParser parser;
+    private final List<Constraint> found = new ArrayList<>();
+
+    private GrammarFields(RequestFields fields, RequestParser parser) {
+        this.fields = fields;
+        this.parser = parser;
+    }
+
+    /**
+     * The request's grammar, not yet compiled; empty when every output will do.
+     *
+     * @throws RequestException when a field is malformed, or there are several
+     */
+    static Optional<Constraint> read(RequestFields fields, RequestParser parser) {
+        GrammarFields reader = new GrammarFields(fields, parser);
+        fields.field(FORMAT).ifPresent(reader::format);
+        fields.field(STRUCTURED).ifPresent(reader::structured);
+        for (String kind : List.of("json", "regex", "choice", "grammar")) {
+            String field = "guided_" + kind;
+            fields.field(field).ifPresent(value -> reader.add(field, kind, value, Whitespace.ANY));
+        }
+        if (reader.found.size() > 1) {
+            String other = reader.found.get(1).field();
+            throw RequestException.bad(
+                    other,
+                    "the output can match one grammar only; leave out " + other + " or "
+                            + reader.found.getFirst().field());
+        }
+        return reader.found.stream().findFirst();
+    }
+
+    /** @throws RequestException when the grammar's text is refused */
+    private void add(String field, Supplier<GrammarSource> source) {
+        try {
+            found.add(new Constraint(field, source.get()));
+        } catch (GrammarException e) {
+            throw refused(field, e);
+        }
+    }
+
+    static RequestException refused(String field, GrammarException e) {
+        String reason = Printable.oneLine(String.valueOf(e.getMessage()));
+        return RequestException.bad(
+                field,
+                field + " is refused: "
+                        + (reason.length() > MAX_REASON ? reason.substring(0, MAX_REASON) + '…' : reason));
+    }
+
+    private void format(JsonNode format) {
+        requireObject(FORMAT, format);
+        String type = format.path("type").asString("");
+        switch (type) {
+            case "text" -> requireNames(FORMAT, format, Set.of("type"));
+            case "json_object" -> {
+                requireNames(FORMAT, format, Set.of("type"));
+                add(FORMAT, () -> GrammarSource.jsonObject(Whitespace.ANY));
+            }
+            case "json_schema" -> {
+                requireNames(FORMAT, format, Set.of("type", "json_schema"));
+                String name = FORMAT + ".json_schema";
+                JsonNode inner = format.path("json_schema");
+                requireObject(name, inner);
+                requireNames(name, inner, Set.of("name", "description", "schema", "strict"));
+                if (!inner.path("strict").isMissingNode()
+                        && !inner.path("strict").isNull()) {
+                    RequestFields.truth(name + ".strict", inner.path("strict"));
+                }
+                requireObject(name + ".schema", inner.path("schema"));
+                add(FORMAT, () -> GrammarSource.jsonSchema(inner.path("schema"), Whitespace.ANY));
+            }
+            case "structural_tag" -> tags(FORMAT, format);
+            default ->
+                throw RequestException.bad(
+                        FORMAT,
+                        FORMAT + " has the type '" + Printable.of(type)
+                                + "'; there are text, json_object, json_schema and structural_tag");
+        }
+    }
+
+    private void structured(JsonNode outputs) {
+        requireObject(STRUCTURED, outputs);
+        List<String> kinds = new ArrayList<>();
+        Whitespace whitespace = Whitespace.ANY;
+        for (var entry : outputs.properties()) {
+            String name = entry.getKey();
+            JsonNode value = entry.getValue();
+            if (value.isNull() || value.isBoolean() && !value.asBoolean()) {
+                continue; // an option that is off
+            }
+            if (KINDS.contains(name)) {
+                kinds.add(name);
+            } else if (name.equals("disable_any_whitespace")) {
+                whitespace = RequestFields.truth(STRUCTURED + "." + name, value) ? Whitespace.NONE : Whitespace.ANY;
+            } else {
+                String shown = STRUCTURED + "." + Printable.of(name);
+                throw RequestException.bad(
+                        shown,
+                        shown + " is not supported; there are "
+                                + String.join(", ", KINDS.stream().sorted().toList()) + " and disable_any_whitespace");
+            }
+        }
+        if (kinds.size() != 1) {
+            throw RequestException.bad(
+                    STRUCTURED,
+                    STRUCTURED + " must have exactly one of "
+                            + String.join(", ", KINDS.stream().sorted().toList()));
+        }
+        add(STRUCTURED, kinds.getFirst(), outputs.path(kinds.getFirst()), whitespace);
+    }
+
+    private void add(String field, String kind, JsonNode value, Whitespace whitespace) {
+        String name = field.equals(STRUCTURED) ? field + "." + kind : field;
+        switch (kind) {
+            case "json" -> {
+                JsonNode schema = value.isString() ? json(name, value.asString()) : value;
+                requireObject(name, schema);
+                add(field, () -> GrammarSource.jsonSchema(schema, whitespace));
+            }
+            case "json_object" -> {
+                RequestFields.truth(name, value);
+                add(field, () -> GrammarSource.jsonObject(whitespace));
+            }
+            case "regex" -> add(field, () -> GrammarSource.regex(RequestFields.string(name, value)));
+            case "choice" -> add(field, () -> GrammarSource.choice(texts(name, value)));
+            case "grammar" -> add(field, () -> GrammarSource.lark(RequestFields.string(name, value)));
+            case "structural_tag" -> tags(field, value.isString() ? json(name, value.asString()) : value);
+            default -> throw new IllegalArgumentException(kind);
+        }
+    }
+
+    /** vLLM's structural tags: structures with begin, schema and end, and the triggers that begin them. */
+    private void tags(String field, JsonNode node) {
+        requireObject(field, node);
+        requireNames(field, node, Set.of("type", "structures", "triggers"));
+        List<GrammarSource.Tag> tags = new ArrayList<>();
+        for (JsonNode tag : list(field + ".structures", node.path("structures"))) {
+            String name = field + ".structures";
+            requireObject(name, tag);
+            requireNames(name, tag, Set.of("begin", "schema", "end"));
+            requireObject(name + ".schema", tag.path("schema"));
+            tags.add(new GrammarSource.Tag(
+                    RequestFields.string(name + ".begin", tag.path("begin")),
+                    tag.path("schema"),
+                    RequestFields.string(name + ".end", tag.path("end"))));
+        }
+        List<String> triggers = texts(field + ".triggers", node.path("triggers"));
+        add(field, () -> GrammarSource.structuralTags(tags, triggers));
+    }
+
+    private JsonNode json(String name, String text) {
+        try {
+            return parser.parse(text);
+        } catch (JacksonException e) {
+            throw RequestException.bad(name, name + " is not valid JSON; send an object, or its text");
+        }
+    }
+
+    private static JsonNode list(String name, JsonNode node) {
+        if (!node.isArray() || node.isEmpty()) {
+            throw RequestFields.wrong(name, node, "a list that is not empty");
+        }
+        return node;
+    }
+
+    private static List<String> texts(String name, JsonNode node) {
+        List<String> texts = new ArrayList<>();
+        for (JsonNode text : list(name, node)) {
+            if (RequestFields.string(name, text).isEmpty()) {
+                throw RequestException.bad(name, name + " has an empty text; leave it out");
+            }
+            texts.add(text.asString());
+        }
+        return texts;
+    }
+
+    private static void requireObject(String name, JsonNode node) {
+        if (!node.isObject()) {
+            throw RequestFields.wrong(name, node, "an object");
+        }
+    }
+
+    private static void requireNames(String name, JsonNode node, Set<String> allowed) {
+        node.propertyNames().stream()
+                .filter(given -> !allowed.contains(given))
+                .findFirst()
+                .ifPresent(given -> {
+                    String shown = name + "." + Printable.of(given);
+                    throw RequestException.bad(
+                            shown,
+                            shown + " is not supported here; there are "
+                                    + String.join(
+                                            ", ", allowed.stream().sorted().toList()));
+                });
+    }
+}
