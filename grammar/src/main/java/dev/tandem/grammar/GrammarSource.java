@@ -163,7 +163,12 @@ public record GrammarSource(Syntax syntax, String text) {
         return lark("start: (" + start + ")* TEXT\n" + rules + "TEXT: /(.|\\n)*/\n");
     }
 
+    /** Lark's strings are JSON's, but without any control character. */
     private static String quoted(String text) {
-        return '"' + new String(JsonStringEncoder.getInstance().quoteAsCharArray(text)) + '"';
+        StringBuilder quoted = new StringBuilder("\"");
+        for (char c : JsonStringEncoder.getInstance().quoteAsCharArray(text)) {
+            quoted.append(Character.isISOControl(c) ? String.format("\\u%04x", (int) c) : String.valueOf(c));
+        }
+        return quoted.append('"').toString();
     }
 }

@@ -1,0 +1,94 @@
+package dev.tandem.app;
+
+import dev.tandem.engine.sampling.GrammarMatcher;
+import dev.tandem.grammar.GrammarCompiler;
+import dev.tandem.grammar.GrammarSource;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
+import java.util.SplittableRandom;
+import tools.jackson.databind.ObjectMapper;
+
+/**
+ * Times of compiling a schema and of moving on by a token and computing the next bitmask, with the default model's
+ * vocabulary. It follows random outputs; {@code main} prints medians and 99th percentiles in microseconds.
+ */
+final class GrammarBenchmark {
+    private static final int WARM_UP = 20;
+    private static final int ROUNDS = 200;
+    private static final int MAX_TOKENS = 100;
+    private static final String SCHEMA = """
+            {"type": "object", "properties": {"name": {"type": "string", "maxLength": 40},
+            "age": {"type": "integer", "minimum": 0, "maximum": 120}, "email": {"type": "string", "format": "email"},
+            "tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "maxItems": 5},
+            "address": {"$ref": "#/$defs/address"}}, "required": ["name", "age", "tags", "address"],
+            "additionalProperties": false, "$defs": {"address": {"type": "object", "properties":
+            {"street": {"type": "string"}, "zip": {"type": "string", "pattern": "^[0-9]{5}$"}},
+            "required": ["street", "zip"], "additionalProperties": false}}}""";
+
+    private GrammarBenchmark() {}
+
+    public static void main(String[] arguments) {
+        GrammarSource source =
+                GrammarSource.jsonSchema(new ObjectMapper().readTree(SCHEMA), GrammarSource.Whitespace.ANY);
+        List<Long> compile = new ArrayList<>();
+        List<Long> copy = new ArrayList<>();
+        List<Long> token = new ArrayList<>();
+        try (DefaultModelGrammar model = new DefaultModelGrammar()) {
+            SplittableRandom random = new SplittableRandom(1);
+            int[] bitmask = model.bitmask();
+            for (int round = 0; round < WARM_UP + ROUNDS; round++) {
+                if (round == WARM_UP) {
+                    List.of(compile, copy, token).forEach(List::clear);
+                }
+                long start = System.nanoTime();
+                try (GrammarCompiler.Compiled grammar = model.compiler.compile(source)) {
+                    compile.add(System.nanoTime() - start);
+                    start = System.nanoTime();
+                    GrammarMatcher matcher = grammar.matcher();
+                    copy.add(System.nanoTime() - start);
+                    matcher.fillBitmask(bitmask);
+                    follow(model, matcher, bitmask, random, token);
+                    matcher.close();
+                }
+            }
+        }
+        print("compile", compile);
+        print("copy", copy);
+        print("token", token);
+    }
+
+    private static void follow(
+            DefaultModelGrammar model,
+            GrammarMatcher matcher,
+            int[] bitmask,
+            SplittableRandom random,
+            List<Long> times) {
+        for (int i = 0; i < MAX_TOKENS; i++) {
+            int next = random.ints(0, model.tokenizer.vocabulary().size())
+                    .filter(token -> DefaultModelGrammar.isAllowed(bitmask, token))
+                    .findFirst()
+                    .orElseThrow();
+            long start = System.nanoTime();
+            matcher.accept(next);
+            if (model.ends.contains(next)) {
+                return;
+            }
+            matcher.fillBitmask(bitmask);
+            times.add(System.nanoTime() - start);
+        }
+    }
+
+    private static void print(String what, List<Long> nanos) {
+        long[] sorted = nanos.stream().mapToLong(Long::longValue).toArray();
+        Arrays.sort(sorted);
+        System.out.printf(
+                Locale.ROOT,
+                "%-8s %,8d times: median %.1f us, p99 %.1f us%n",
+                what,
+                sorted.length,
+                sorted[sorted.length / 2] / 1e3,
+                sorted[sorted.length * 99 / 100] / 1e3);
+    }
+}
