@@ -6,7 +6,6 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.tandem.engine.sampling.GrammarMatcher;
 import dev.tandem.engine.sampling.SamplingException;
 import dev.tandem.grammar.GrammarSource.Whitespace;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
 import java.util.Set;
@@ -145,29 +144,10 @@ class LlguidanceTest {
                 .hasMessageContaining("none of the triggers");
     }
 
-    /** Whether the text, byte by byte, and then an end token is allowed. */
     private boolean accepts(GrammarSource source, String text) {
         try (GrammarCompiler.Compiled grammar = compiler.compile(source)) {
-            GrammarMatcher matcher = grammar.matcher();
-            int[] bitmask = new int[GrammarMatcher.words(Vocabularies.BYTES.size())];
-            try {
-                for (byte b : text.getBytes(StandardCharsets.UTF_8)) {
-                    matcher.fillBitmask(bitmask);
-                    if (!isAllowed(bitmask, b & 0xFF)) {
-                        return false;
-                    }
-                    matcher.accept(b & 0xFF);
-                }
-                matcher.fillBitmask(bitmask);
-                return isAllowed(bitmask, Vocabularies.END) && isAllowed(bitmask, Vocabularies.OTHER_END);
-            } finally {
-                matcher.close();
-            }
+            return Vocabularies.accepts(grammar, text);
         }
-    }
-
-    private static boolean isAllowed(int[] bitmask, int token) {
-        return (bitmask[token / 32] >>> token & 1) == 1;
     }
 
     @Test
@@ -261,8 +241,8 @@ class LlguidanceTest {
         int[] bitmask = new int[GrammarMatcher.words(Vocabularies.BYTES.size()) + 1];
         bitmask[bitmask.length - 1] = -1;
         matcher.fillBitmask(bitmask);
-        assertThat(isAllowed(bitmask, 'a')).isTrue();
-        assertThat(isAllowed(bitmask, 'b')).isFalse();
+        assertThat(Vocabularies.isAllowed(bitmask, 'a')).isTrue();
+        assertThat(Vocabularies.isAllowed(bitmask, 'b')).isFalse();
         assertThat(bitmask[bitmask.length - 1])
                 .as("tokens beyond the vocabulary")
                 .isZero();

@@ -67,6 +67,29 @@ final class Vocabularies {
         }
     }
 
+    /** Whether the text, byte by byte, and then both end tokens are allowed. */
+    static boolean accepts(GrammarCompiler.Compiled grammar, String text) {
+        GrammarMatcher matcher = grammar.matcher();
+        int[] bitmask = new int[GrammarMatcher.words(BYTES.size())];
+        try {
+            for (byte b : text.getBytes(StandardCharsets.UTF_8)) {
+                matcher.fillBitmask(bitmask);
+                if (!isAllowed(bitmask, b & 0xFF)) {
+                    return false;
+                }
+                matcher.accept(b & 0xFF);
+            }
+            matcher.fillBitmask(bitmask);
+            return isAllowed(bitmask, END) && isAllowed(bitmask, OTHER_END);
+        } finally {
+            matcher.close();
+        }
+    }
+
+    static boolean isAllowed(int[] bitmask, int token) {
+        return (bitmask[token / 32] >>> token & 1) == 1;
+    }
+
     private static long[] longs(int[] words) {
         long[] longs = new long[(words.length + 1) / 2];
         for (int i = 0; i < words.length; i++) {
