@@ -15,6 +15,11 @@ if ! "$java_home/bin/jar" tf "$root"/app/target/lib/tandem-cpu-*.jar | grep -q n
   echo "Install it (apt-get install gcc), then: touch $root/cpu/pom.xml; $0 $1" >&2
   exit 1
 fi
+if ! "$java_home/bin/jar" tf "$root"/app/target/lib/tandem-grammar-*.jar | grep -q native/libtandem-grammar.so; then
+  echo "The build has no llguidance; $root/grammar/target/cargo/build.log has the reason." >&2
+  echo "A bundle needs cargo (Rust 1.87 or newer): https://rustup.rs. Then: touch $root/grammar/pom.xml; $0 $1" >&2
+  exit 1
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/tandem/lib"

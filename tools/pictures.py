@@ -368,13 +368,15 @@ def packages():
         "cuda": (540, 124),
         "cpu": (400, 204),
         "fetch": (580, 204),
+        "grammar": (40, 204),
         "text": (40, 284),
         "engine": (220, 284),
         "model": (400, 284),
     }
     uses = {
         "app": ("server", "bench", "cuda"),
-        "server": ("text", "engine"),
+        "server": ("grammar",),
+        "grammar": ("text", "engine"),
         "bench": ("engine",),
         "cuda": ("cpu", "fetch"),
         "cpu": ("model",),

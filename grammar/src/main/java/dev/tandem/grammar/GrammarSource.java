@@ -1,9 +1,7 @@
 package dev.tandem.grammar;
 
-import java.util.LinkedHashMap;
+import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
-import java.util.Objects;
 import java.util.Set;
 import tools.jackson.core.io.JsonStringEncoder;
 import tools.jackson.databind.JsonNode;
@@ -132,8 +130,8 @@ public record GrammarSource(Syntax syntax, String text) {
      * @throws GrammarException when a tag starts with none of the triggers, or a trigger begins no tag
      */
     public static GrammarSource structuralTags(List<Tag> tags, List<String> triggers) {
-        Map<String, StringBuilder> alternatives = new LinkedHashMap<>();
-        triggers.forEach(trigger -> alternatives.put(trigger, new StringBuilder()));
+        List<String> unused = new ArrayList<>(triggers);
+        List<String> rules = new ArrayList<>();
         for (Tag tag : tags) {
             check(tag.schema());
             String trigger = triggers.stream()
@@ -141,26 +139,21 @@ public record GrammarSource(Syntax syntax, String text) {
                     .findFirst()
                     .orElseThrow(() -> new GrammarException("the tag '" + tag.begin()
                             + "' starts with none of the triggers; add one that it starts with"));
-            StringBuilder rule = Objects.requireNonNull(alternatives.get(trigger), trigger);
+            unused.remove(trigger);
             String rest = tag.begin().substring(trigger.length());
-            rule.append(rule.isEmpty() ? "(" : " | (");
-            rule.append(rest.isEmpty() ? "" : quoted(rest) + " ");
-            rule.append("%json ").append(tag.schema());
-            rule.append(tag.end().isEmpty() ? "" : " " + quoted(tag.end())).append(')');
+            rules.add("trigger" + triggers.indexOf(trigger)
+                    + (rest.isEmpty() ? "" : " " + quoted(rest))
+                    + " %json " + tag.schema()
+                    + (tag.end().isEmpty() ? "" : " " + quoted(tag.end())));
         }
-        StringBuilder start = new StringBuilder();
-        StringBuilder rules = new StringBuilder();
-        int index = 0;
-        for (Map.Entry<String, StringBuilder> entry : alternatives.entrySet()) {
-            if (entry.getValue().isEmpty()) {
-                throw new GrammarException("the trigger '" + entry.getKey() + "' begins no tag; leave it out");
-            }
-            start.append(index == 0 ? "" : " | ").append("tag").append(index);
-            rules.append("tag" + index + ": trigger" + index + " (" + entry.getValue() + ")\n");
-            rules.append("trigger" + index + "[lazy]: TEXT " + quoted(entry.getKey()) + "\n");
-            index++;
+        if (!unused.isEmpty()) {
+            throw new GrammarException("the trigger '" + unused.getFirst() + "' begins no tag; leave it out");
         }
-        return lark("start: (" + start + ")* TEXT\n" + rules + "TEXT: /(.|\\n)*/\n");
+        StringBuilder grammar = new StringBuilder("start: tag* TEXT\ntag: " + String.join("\n   | ", rules) + "\n");
+        for (int i = 0; i < triggers.size(); i++) {
+            grammar.append("trigger" + i + "[lazy]: TEXT " + quoted(triggers.get(i)) + "\n");
+        }
+        return lark(grammar + "TEXT: /(.|\\n)*/\n");
     }
 
     /** Lark's strings are JSON's, but without any control character. */

@@ -44,8 +44,8 @@ class GrammarFieldsTest {
                 "\"response_format\": {\"type\": \"json_object\"} | JSON_SCHEMA | {\"type\":\"object\"}",
                 "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"n\", \"strict\": true, "
                         + "\"schema\": {\"type\": \"array\"}}} | JSON_SCHEMA | {\"type\":\"array\"}",
-                "\"response_format\": {\"type\": \"structural_tag\", \"structures\": [{\"begin\": \"<a>\", \"schema\": {}, "
-                        + "\"end\": \"</a>\"}], \"triggers\": [\"<a\"]} | LARK | %json {} \"</a>\"",
+                "\"response_format\": {\"type\": \"structural_tag\", \"structures\": [{\"begin\": \"<a>\", "
+                        + "\"schema\": {}, \"end\": \"</a>\"}], \"triggers\": [\"<a\"]} | LARK | %json {} \"</a>\"",
                 "\"structured_outputs\": {\"json\": {\"const\": 1}, \"regex\": null} | JSON_SCHEMA | {\"const\":1}",
                 "\"structured_outputs\": {\"json\": \"{\\\"const\\\": 2}\"} | JSON_SCHEMA | {\"const\":2}",
                 "\"structured_outputs\": {\"json_object\": true, \"disable_any_whitespace\": true} | JSON_SCHEMA | "
@@ -74,13 +74,14 @@ class GrammarFieldsTest {
             value = {
                 "\"response_format\": \"json\" | response_format | it must be an object",
                 "\"response_format\": {\"type\": \"xml\"} | response_format | there are text, json_object",
-                "\"response_format\": {\"type\": \"json_object\", \"x\": 1} | response_format.x | is not supported here",
+                "\"response_format\": {\"type\": \"json_object\", \"x\": 1} | response_format.x | is not supported",
                 "\"response_format\": {\"type\": \"json_schema\"} | response_format.json_schema | an object",
                 "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"n\"}} | "
                         + "response_format.json_schema.schema | an object",
                 "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"strict\": 1, \"schema\": {}}} | "
                         + "response_format.json_schema.strict | true or false",
-                "\"response_format\": {\"type\": \"structural_tag\", \"format\": {}} | response_format.format | structures",
+                "\"response_format\": {\"type\": \"structural_tag\", \"format\": {}} | response_format.format | "
+                        + "structures",
                 "\"structured_outputs\": {} | structured_outputs | exactly one",
                 "\"structured_outputs\": {\"regex\": \"a\", \"choice\": [\"a\"]} | structured_outputs | exactly one",
                 "\"structured_outputs\": {\"regex\": \"a\", \"whitespace_pattern\": \" \"} | "

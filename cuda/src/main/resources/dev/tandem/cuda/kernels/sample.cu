@@ -132,8 +132,10 @@ extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) adjust(float *all, 
 }
 
 // Sets the logits of tokens whose bit is 0 to -infinity. rows [gridDim.x]; masks [gridDim.x][MASK_WORDS], bit i % 32 of
-// word i / 32 for token i. grid (masked rows, ARGMAX_PARTS). NVRTC 13.0 crashes on a kernel that is called mask.
-extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) mask_logits(float *all, const int *rows, const word *masks) {
+// word i / 32 for token i. grid (masked rows, ARGMAX_PARTS)
+// NVRTC 13.0 crashes on a kernel that is called mask.
+extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) mask_logits(float *all, const int *rows,
+        const word *masks) {
     dependencyWait();
     float *logits = all + (size_t)rows[blockIdx.x] * VOCABULARY;
     const word *bits = masks + (size_t)blockIdx.x * MASK_WORDS;
