@@ -106,8 +106,8 @@ final class ServeCommand implements Callable<Integer> {
                 assembly.tokenizer().orElseThrow(),
                 assembly.template(),
                 defaults(assembly.checkpoint().defaults()),
-                listen.cacheSaltFrom,
-                assembly.grammars());
+                assembly.grammars(),
+                listen.cacheSaltFrom);
         server.serve(listen.key(), model, assembly.decisions(), metrics);
     }
 

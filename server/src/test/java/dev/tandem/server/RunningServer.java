@@ -91,8 +91,8 @@ final class RunningServer implements AutoCloseable {
                 tokenizer,
                 Optional.of(new ChatTemplate(TEMPLATE, "", "")),
                 ServedModel.SamplingDefaults.NEUTRAL,
-                salts,
-                grammars);
+                grammars,
+                salts);
         server.serve(key, model, new DecisionLog(16), metrics);
     }
 

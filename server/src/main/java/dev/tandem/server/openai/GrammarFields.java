@@ -32,12 +32,10 @@ final class GrammarFields {
      */
     record Constraint(String field, GrammarSource source) {}
 
-    private final RequestFields fields;
     private final RequestParser parser;
     private final List<Constraint> found = new ArrayList<>();
 
-    private GrammarFields(RequestFields fields, RequestParser parser) {
-        this.fields = fields;
+    private GrammarFields(RequestParser parser) {
         this.parser = parser;
     }
 
@@ -47,7 +45,7 @@ final class GrammarFields {
      * @throws RequestException when a field is malformed, or there are several
      */
     static Optional<Constraint> read(RequestFields fields, RequestParser parser) {
-        GrammarFields reader = new GrammarFields(fields, parser);
+        GrammarFields reader = new GrammarFields(parser);
         fields.field(FORMAT).ifPresent(reader::format);
         fields.field(STRUCTURED).ifPresent(reader::structured);
         for (String kind : List.of("json", "regex", "choice", "grammar")) {

@@ -14,8 +14,8 @@ import java.util.Optional;
  * @param name by which clients request it
  * @param template absent when the model has none; chat requests are then refused
  * @param defaults of requests that leave sampling parameters out
- * @param cacheSaltFrom what separates clients in the prefix cache
  * @param grammars compiles the grammars that requests ask for
+ * @param cacheSaltFrom what separates clients in the prefix cache
  */
 public record ServedModel(
         String name,
@@ -23,8 +23,8 @@ public record ServedModel(
         Tokenizer tokenizer,
         Optional<ChatTemplate> template,
         SamplingDefaults defaults,
-        CacheSaltFrom cacheSaltFrom,
-        GrammarCompiler grammars) {
+        GrammarCompiler grammars,
+        CacheSaltFrom cacheSaltFrom) {
     /** A model whose clients share the KV of equal prefixes. */
     public ServedModel(
             String name,
@@ -33,7 +33,7 @@ public record ServedModel(
             Optional<ChatTemplate> template,
             SamplingDefaults defaults,
             GrammarCompiler grammars) {
-        this(name, engine, tokenizer, template, defaults, CacheSaltFrom.NONE, grammars);
+        this(name, engine, tokenizer, template, defaults, grammars, CacheSaltFrom.NONE);
     }
 
     /** Sampling parameters that the model's authors recommend, used when a request has none. */
