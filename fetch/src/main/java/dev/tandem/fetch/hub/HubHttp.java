@@ -6,6 +6,7 @@ import dev.tandem.fetch.StallWatch;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.net.ConnectException;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -87,7 +88,12 @@ final class HubHttp {
      */
     Page page(URI address, HubModel model) throws InterruptedException {
         return repeated(() -> {
-            HttpResponse<InputStream> response = send(address, "", model, "");
+            HttpResponse<InputStream> response;
+            try {
+                response = send(address, "", model, "");
+            } catch (ConnectException e) { // nothing has answered yet: more likely no network than a busy hub
+                throw unreachable(e);
+            }
             try (InputStream in = response.body();
                     StallWatch watch = new StallWatch(in, maxWait)) {
                 ByteArrayOutputStream page = new ByteArrayOutputStream();
@@ -138,7 +144,9 @@ final class HubHttp {
     }
 
     private FetchException unreachable(IOException e) {
-        String reason = e.getMessage() == null ? e.getClass().getSimpleName() : e.getMessage();
+        String reason = e instanceof ConnectException
+                ? "no connection; its address is unknown or does not answer"
+                : e.getMessage() == null ? e.getClass().getSimpleName() : e.getMessage();
         return new FetchException(
                 "the hub at " + location.endpoint() + " cannot be used: " + reason
                         + ". Is the network there? What has arrived is kept, and the same command goes on from there."

@@ -319,7 +319,8 @@ class HubTest {
     @Test
     void withoutNetworkTheErrorNamesTheRemedy() {
         hub.close();
-        assertRefused(Map.of(), MODEL, hub.endpoint(), "Is the network there?", "proxy", "HF_ENDPOINT");
+        assertRefused(
+                Map.of(), MODEL, hub.endpoint(), "no connection", "Is the network there?", "proxy", "HF_ENDPOINT");
         assertThatThrownBy(() -> client(Map.of("HF_ENDPOINT", "127.0.0.1:80"))).hasMessageContaining("HF_ENDPOINT");
     }
 
