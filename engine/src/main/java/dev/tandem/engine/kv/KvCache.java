@@ -245,9 +245,12 @@ public final class KvCache implements KvCapacity {
         }
     }
 
-    /** Lets no later sequence hit the blocks that the sequence has computed, nor anything after them. */
+    /**
+     * Lets no later sequence hit the blocks that the sequence has computed on the GPU, nor anything after them. What a
+     * host sequence had computed there is right: tokens have been sampled from it.
+     */
     public void purge(Sequence sequence) {
-        if (prefixes == null) {
+        if (prefixes == null || sequence.table().tier() == KvTier.HOST) {
             return;
         }
         // by its tokens, because the sequence may have ended, and others may have registered the same

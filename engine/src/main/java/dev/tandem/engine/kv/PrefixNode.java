@@ -14,6 +14,8 @@ final class PrefixNode {
     private static final int NONE = -1;
 
     final @Nullable PrefixNode parent;
+    /** Of a root; null for all other nodes. */
+    final @Nullable String salt;
     /** Of the salt and of all tokens up to this node's last. */
     final long hash;
     /** [block tokens] empty for a root. */
@@ -38,20 +40,21 @@ final class PrefixNode {
     @Nullable
     PrefixNode previousSibling;
 
-    private PrefixNode(@Nullable PrefixNode parent, long hash, int[] tokens, int block) {
+    private PrefixNode(@Nullable PrefixNode parent, @Nullable String salt, long hash, int[] tokens, int block) {
         this.parent = parent;
+        this.salt = salt;
         this.hash = hash;
         this.tokens = tokens;
         this.block = block;
         this.depth = parent == null ? 0 : parent.depth + 1;
     }
 
-    static PrefixNode root(long hash) {
-        return new PrefixNode(null, hash, new int[0], NONE);
+    static PrefixNode root(String salt, long hash) {
+        return new PrefixNode(null, salt, hash, new int[0], NONE);
     }
 
     PrefixNode child(long hash, int[] tokens, int block) {
-        return new PrefixNode(this, hash, tokens, block);
+        return new PrefixNode(this, null, hash, tokens, block);
     }
 
     /** The node that holds the block before this one's; null when this one holds the first. */

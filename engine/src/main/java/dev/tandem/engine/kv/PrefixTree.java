@@ -45,7 +45,7 @@ final class PrefixTree {
             for (int i = 0; i < key.length(); i++) {
                 hash = mix(hash, key.charAt(i));
             }
-            return PrefixNode.root(masked(mix(hash, key.length())));
+            return PrefixNode.root(key, masked(mix(hash, key.length())));
         });
     }
 
@@ -131,7 +131,7 @@ final class PrefixTree {
             after.previousSibling = before;
         }
         if (parent.depth == 0 && parent.firstChild == null) {
-            roots.values().remove(parent);
+            roots.remove(parent.salt);
         }
     }
 
@@ -149,11 +149,6 @@ final class PrefixTree {
             throw new IllegalStateException("the node of block " + node.block + " is not in its bucket");
         }
         at.nextInBucket = node.nextInBucket;
-    }
-
-    /** Salts that have nodes. */
-    int salts() {
-        return roots.size();
     }
 
     private long childHash(PrefixNode parent, Sequence sequence) {

@@ -1,6 +1,6 @@
 /**
- * Which sequence holds which KV block, in which tier. Entry point: {@link dev.tandem.engine.kv.KvCache}. Blocks are
- * numbers here; the executor holds their bytes.
+ * Which sequences hold which KV block, in which tier, and which blocks hold which prefix. Entry point:
+ * {@link dev.tandem.engine.kv.KvCache}. Blocks are numbers here; the executor holds their bytes.
  *
  * <p>Owned by: engine thread. Next: {@code schedule}.
  */
