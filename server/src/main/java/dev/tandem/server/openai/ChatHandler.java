@@ -91,13 +91,13 @@ final class ChatHandler {
                 exchange,
                 request.n(),
                 (index, sink) -> new Request(
-                        id + "-" + index,
-                        request.prompt(),
-                        request.n() == 1 ? sampling : sampling.forChoice(index),
-                        request.priority(),
-                        request.targets(),
-                        model.decoder(request.skipSpecial()),
-                        sink)
+                                id + "-" + index,
+                                request.prompt(),
+                                request.n() == 1 ? sampling : sampling.forChoice(index),
+                                request.priority(),
+                                request.targets(),
+                                model.decoder(request.skipSpecial()),
+                                sink)
                         .withCaching(request.caching()));
     }
 

@@ -99,13 +99,13 @@ final class CompletionHandler {
                 exchange,
                 request.prompts().size() * n,
                 (index, sink) -> new Request(
-                        id + "-" + index,
-                        request.prompts().get(index / n).tokens(),
-                        n == 1 ? sampling : sampling.forChoice(index % n),
-                        request.priority(),
-                        request.targets(),
-                        model.decoder(request.skipSpecial()),
-                        sink)
+                                id + "-" + index,
+                                request.prompts().get(index / n).tokens(),
+                                n == 1 ? sampling : sampling.forChoice(index % n),
+                                request.priority(),
+                                request.targets(),
+                                model.decoder(request.skipSpecial()),
+                                sink)
                         .withCaching(request.caching()));
     }
 

@@ -49,7 +49,8 @@ class AnswerParserTest {
                 new Case(
                         HERMES,
                         "I look.\n\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {}}\n</tool_call>\n"
-                                + "<tool_call>\n{\"name\": \"time\", \"arguments\": {\"a\": {\"b\": [1, {\"c\": 2}]}}}\n"
+                                + "<tool_call>\n{\"name\": \"time\", \"arguments\": "
+                                + "{\"a\": {\"b\": [1, {\"c\": 2}]}}}\n"
                                 + "</tool_call>\n",
                         "C[I look.]weather({})time({\"a\": {\"b\": [1, {\"c\": 2}]}})"),
                 new Case(
@@ -140,7 +141,8 @@ class AnswerParserTest {
                         "time({})"),
                 new Case(
                         LLAMA,
-                        "{\"name\": \"time\", \"parameters\": {}}; {\"name\": \"weather\", \"parameters\": {\"c\": 1}}\n",
+                        "{\"name\": \"time\", \"parameters\": {}}; "
+                                + "{\"name\": \"weather\", \"parameters\": {\"c\": 1}}\n",
                         "time({})weather({\"c\": 1})"),
                 new Case(LLAMA, "{\"name\": \"time\", \"parameters\": {}} Done.", "time({})C[Done.]"),
                 // JSON that is an answer
@@ -179,7 +181,8 @@ class AnswerParserTest {
         return Stream.of(
                 new Case(
                         GEMMA,
-                        "<|tool_call>call:weather{city:<|\"|>Zürich, \"{x}\" \\ \n<|\"|>,days:3,ok:true,no:None}<tool_call|>",
+                        "<|tool_call>call:weather{city:<|\"|>Zürich, \"{x}\" \\ \n<|\"|>,days:3,"
+                                + "ok:true,no:None}<tool_call|>",
                         "weather({\"city\":\"Zürich, \\\"{x}\\\" \\\\ \\n\",\"days\":3,\"ok\":true,\"no\":null})"),
                 new Case(
                         GEMMA,
@@ -206,7 +209,8 @@ class AnswerParserTest {
         return Stream.of(
                 new Case(
                         HARMONY,
-                        "<|channel|>analysis<|message|>Let me think.<|end|><|start|>assistant<|channel|>final<|message|>"
+                        "<|channel|>analysis<|message|>Let me think.<|end|>"
+                                + "<|start|>assistant<|channel|>final<|message|>"
                                 + "Yes. ",
                         "R[Let me think.]C[Yes. ]"),
                 new Case(
