@@ -8,6 +8,7 @@ import dev.tandem.cuda.forward.ForwardBuffers;
 import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.cuda.kernels.GpuRig;
 import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.model.config.DataType;
 import org.junit.jupiter.api.Test;
 
@@ -40,7 +41,7 @@ class MemoryPlanTest {
         int slots = HostLinkMemory.MAX_SLOTS;
         assertThat(plan.rows()).isEqualTo(new ForwardBuffers.Rows(2048 + slots, 100 + slots, 100 + slots));
         assertThat(plan.offloadedBlocks(shape)).isEqualTo(2048 / 16);
-        assertThat(plan.tables(10, shape)).isEqualTo(10 + 100 + 2048 / 16);
+        assertThat(plan.tables(10, shape)).isEqualTo(10 + KvPools.sharedBlocks(10) + 100 + 2048 / 16);
     }
 
     @Test
