@@ -3,8 +3,11 @@ package dev.tandem.app;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.http.OriginPolicy;
+import dev.tandem.server.http.Tls;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.Optional;
 import picocli.CommandLine.Option;
 
 /** Options that limit what clients may use, and choose which web pages may use the server. */
@@ -76,6 +79,19 @@ final class HttpOptions {
                     + " For example https://chat.example.org. Requests of other pages are refused. Default: none.")
     List<String> allowedOrigins = List.of();
 
+    @Option(
+            names = "--ssl-certfile",
+            paramLabel = "FILE",
+            description = "Certificate chain in PEM format; the server then speaks TLS 1.2 and 1.3 only. Needs"
+                    + " --ssl-keyfile. Default: none, plain HTTP.")
+    Optional<Path> certificateFile = Optional.empty();
+
+    @Option(
+            names = "--ssl-keyfile",
+            paramLabel = "FILE",
+            description = "Private key of --ssl-certfile: PKCS #8 in PEM format, without a password. Default: none.")
+    Optional<Path> keyFile = Optional.empty();
+
     void check() {
         if (maxBodySize.bytes() < 1 || maxBodySize.bytes() > Integer.MAX_VALUE) {
             throw new ConfigurationException("--max-body-size " + maxBodySize
@@ -93,6 +109,20 @@ final class HttpOptions {
                         + "https://chat.example.org, or *");
             }
         }
+    }
+
+    /** The certificate and key to speak TLS with; empty for plain HTTP. */
+    Optional<Tls> tls() {
+        if (certificateFile.isPresent() != keyFile.isPresent()) {
+            throw new ConfigurationException(
+                    "TLS needs both --ssl-certfile and --ssl-keyfile; give both, or leave both out for plain HTTP");
+        }
+        return certificateFile.map(certificate -> Tls.of(certificate, keyFile.orElseThrow()));
+    }
+
+    /** The file by which curl knows the server; empty for plain HTTP. */
+    Optional<String> curlCertificate() {
+        return certificateFile.map(Path::toString);
     }
 
     private static void atLeastOne(String option, int value) {

@@ -3,11 +3,14 @@ package dev.tandem.app;
 import dev.tandem.model.config.GenerationDefaults;
 import dev.tandem.server.TandemServer;
 import dev.tandem.server.http.AccessLog;
+import dev.tandem.server.http.Tls;
 import dev.tandem.server.metrics.ServerMetrics;
+import dev.tandem.server.openai.ApiKeys;
 import dev.tandem.server.openai.ServedModel;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
 import java.time.Duration;
+import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
@@ -39,7 +42,8 @@ final class ServeCommand implements Callable<Integer> {
     HttpOptions http = new HttpOptions();
 
     /** A server that answers requests; {@link #close} ends running ones with an error. */
-    record Serving(TandemServer server, EngineAssembly assembly, String name, StartLog log) implements AutoCloseable {
+    record Serving(TandemServer server, EngineAssembly assembly, String name, boolean needsKey, StartLog log)
+            implements AutoCloseable {
         @Override
         public void close() {
             server.close();
@@ -54,7 +58,7 @@ final class ServeCommand implements Callable<Integer> {
         ServerLifetime lifetime = new ServerLifetime(
                 serving.server(), assembly.engine(), assembly, Duration.ofSeconds(listen.shutdownTimeout), System.err);
         lifetime.handleSignals();
-        announce(serving.server(), serving.name(), serving.log());
+        announce(serving);
         lifetime.awaitEnd();
         return ExitCode.FAILED;
     }
@@ -65,20 +69,22 @@ final class ServeCommand implements Callable<Integer> {
         http.check();
         options.check();
         options.gpu.requireDriver();
+        List<String> keys = listen.keys();
+        Optional<Tls> tls = http.tls();
         Logging.level(listen.logLevel);
         AccessLog requests = listen.logRequests ? Logging.accessLog() : AccessLog.OFF;
         // listens first, so that a taken port is reported before the model is loaded
         TandemServer server = new TandemServer(
-                listen.host, listen.port, http.limits(), http.origins(isLoopback(listen.host)), requests);
+                listen.host, listen.port, http.limits(), http.origins(isLoopback(listen.host)), tls, requests);
         StartLog log = new StartLog(System.err, listen.logLevel == LogLevel.DEBUG);
         try {
-            warningOfOpenPort(listen.host, listen.key()).ifPresent(System.err::println);
+            warningOfOpenPort(listen.host, !keys.isEmpty()).ifPresent(System.err::println);
             DeferredListener listener = new DeferredListener();
             EngineAssembly assembly = EngineAssembly.start(options, EngineAssembly.Use.SERVE, listener, log);
             try {
                 String name = name(assembly);
-                serve(server, assembly, listener, name);
-                return new Serving(server, assembly, name, log);
+                serve(server, assembly, listener, name, ApiKeys.of(keys));
+                return new Serving(server, assembly, name, !keys.isEmpty(), log);
             } catch (RuntimeException | Error e) {
                 assembly.close();
                 throw e;
@@ -94,7 +100,8 @@ final class ServeCommand implements Callable<Integer> {
         return fixed.isEmpty() ? assembly.checkpoint().name() : fixed;
     }
 
-    private void serve(TandemServer server, EngineAssembly assembly, DeferredListener listener, String name) {
+    private void serve(
+            TandemServer server, EngineAssembly assembly, DeferredListener listener, String name, ApiKeys keys) {
         ServerMetrics metrics = new ServerMetrics(name);
         listener.attach(assembly.ideal().map(metrics::and).orElse(metrics));
         assembly.cost().ifPresent(metrics::watch);
@@ -108,15 +115,16 @@ final class ServeCommand implements Callable<Integer> {
                 defaults(assembly.checkpoint().defaults()),
                 assembly.grammars(),
                 listen.cacheSaltFrom);
-        server.serve(listen.key(), model, assembly.decisions(), metrics);
+        server.serve(keys, model, assembly.decisions(), metrics);
     }
 
     /** Warns when other machines can use the model and read the metrics without a key. */
-    static Optional<String> warningOfOpenPort(String host, Optional<String> key) {
-        return key.isPresent() || isLoopback(host)
+    static Optional<String> warningOfOpenPort(String host, boolean needsKey) {
+        return needsKey || isLoopback(host)
                 ? Optional.empty()
                 : Optional.of("warning: Every machine that reaches this one can use the model without a key, because"
-                        + " of --host " + host + ". Set --api-key or the variable TANDEM_API_KEY, or listen on"
+                        + " of --host " + host + ". Set --api-key, --api-key-file or the variable"
+                        + " TANDEM_API_KEY, or listen on"
                         + " 127.0.0.1.");
     }
 
@@ -137,22 +145,26 @@ final class ServeCommand implements Callable<Integer> {
                 d.repetitionPenalty().orElse(neutral.repetitionPenalty()));
     }
 
-    private void announce(TandemServer server, String name, StartLog log) {
-        log.row("address", address(listen.host, server.port()) + " serves " + name);
-        System.out.print(log.summary());
+    private void announce(Serving serving) {
+        int port = serving.server().port();
+        serving.log().row("address", address(listen.host, port) + " serves " + serving.name());
+        System.out.print(serving.log().summary());
         System.out.println();
         System.out.println("Try it:");
-        if (listen.key().isPresent() && !listen.key().get().equals(System.getenv("TANDEM_API_KEY"))) {
-            System.out.println("export TANDEM_API_KEY=...  # the --api-key of this server");
+        if (serving.needsKey() && !listen.hasKeyOfEnvironment()) {
+            System.out.println("export TANDEM_API_KEY=...  # a key of this server");
         }
         // a server on all addresses is reached at the loopback address
         String host = listen.host;
         String reachable = host.equals("0.0.0.0") ? "127.0.0.1" : host.equals("::") ? "::1" : host;
-        System.out.println("curl " + address(reachable, server.port())
+        System.out.println("curl " + address(reachable, port)
                 + "/v1/chat/completions -H 'Content-Type: application/json'"
-                + (listen.key().isPresent() ? " -H \"Authorization: Bearer $TANDEM_API_KEY\"" : "")
+                + (serving.needsKey() ? " -H \"Authorization: Bearer $TANDEM_API_KEY\"" : "")
+                + http.curlCertificate()
+                        .map(file -> " --cacert '" + shellQuoted(file) + "'")
+                        .orElse("")
                 + " -d '"
-                + shellQuoted("{\"model\": " + jsonString(name)
+                + shellQuoted("{\"model\": " + jsonString(serving.name())
                         + ", \"temperature\": 0, \"messages\": [{\"role\": \"user\","
                         + " \"content\": \"What is the capital of France?\"}]}")
                 + "'");
@@ -160,8 +172,9 @@ final class ServeCommand implements Callable<Integer> {
         System.out.flush();
     }
 
-    private static String address(String host, int port) {
-        return "http://" + (host.contains(":") ? "[" + host + "]" : host) + ":" + port;
+    private String address(String host, int port) {
+        return (http.curlCertificate().isPresent() ? "https://" : "http://")
+                + (host.contains(":") ? "[" + host + "]" : host) + ":" + port;
     }
 
     /** Escapes text for single quotes of the shell. */

@@ -2,10 +2,15 @@ package dev.tandem.app;
 
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.server.openai.CacheSaltFrom;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Optional;
 import picocli.CommandLine.Option;
 
-/** Options for the server's address, its API key and its logs. */
+/** Options for the server's address, its API keys and its logs. */
 @Section(Section.Heading.SERVER)
 final class ServerOptions {
     private static final int MAX_PORT = 65_535;
@@ -28,9 +33,16 @@ final class ServerOptions {
             names = "--api-key",
             paramLabel = "KEY",
             defaultValue = "${env:TANDEM_API_KEY}",
-            description = "Key that clients must send, except to /health and /metrics."
+            description = "Key that clients must send, except to /health, /ping and /metrics."
                     + " Default: the variable TANDEM_API_KEY; without it no key is needed.")
     Optional<String> apiKey = Optional.empty();
+
+    @Option(
+            names = "--api-key-file",
+            paramLabel = "FILE",
+            description = "Text file of further keys that clients may send, one per line; empty lines and lines that"
+                    + " start with # are skipped. Default: none.")
+    Optional<Path> apiKeyFile = Optional.empty();
 
     @Option(
             names = "--cache-salt-from",
@@ -79,8 +91,48 @@ final class ServerOptions {
         }
     }
 
-    /** The key that clients must send; empty when they need none. */
-    Optional<String> key() {
-        return apiKey.filter(key -> !key.isBlank());
+    /**
+     * The keys of which clients must send one; empty when they need none.
+     *
+     * @throws ConfigurationException when the file of keys cannot be read or has no valid key
+     */
+    List<String> keys() {
+        List<String> keys = new ArrayList<>();
+        apiKey.filter(key -> !key.isBlank()).ifPresent(keys::add);
+        apiKeyFile.ifPresent(file -> keys.addAll(read(file)));
+        return keys;
+    }
+
+    /** Whether --api-key has the value of the variable TANDEM_API_KEY. */
+    boolean hasKeyOfEnvironment() {
+        return apiKey.isPresent() && apiKey.get().equals(System.getenv("TANDEM_API_KEY"));
+    }
+
+    /** Errors name the line and never show a key. */
+    private static List<String> read(Path file) {
+        List<String> lines;
+        try {
+            lines = Files.readAllLines(file);
+        } catch (IOException e) {
+            throw new ConfigurationException("--api-key-file " + file + " cannot be read as UTF-8 text ("
+                    + e.getClass().getSimpleName() + "); name a file of keys, one per line");
+        }
+        List<String> keys = new ArrayList<>();
+        for (int i = 0; i < lines.size(); i++) {
+            String key = lines.get(i).strip();
+            if (key.isEmpty() || key.startsWith("#")) {
+                continue;
+            }
+            if (!key.chars().allMatch(c -> c > ' ' && c < 127)) {
+                throw new ConfigurationException("line " + (i + 1) + " of --api-key-file " + file
+                        + " is no key: a key has printable ASCII characters only, and no spaces");
+            }
+            keys.add(key);
+        }
+        if (keys.isEmpty()) {
+            throw new ConfigurationException(
+                    "--api-key-file " + file + " has no key; write one per line, or leave the option out");
+        }
+        return keys;
     }
 }

@@ -17,9 +17,11 @@ import dev.tandem.engine.step.StepTimes;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.grammar.GrammarCompiler;
 import dev.tandem.server.TandemServer;
+import dev.tandem.server.http.AccessLog;
 import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.http.OriginPolicy;
 import dev.tandem.server.metrics.ServerMetrics;
+import dev.tandem.server.openai.ApiKeys;
 import dev.tandem.server.openai.ServedModel;
 import dev.tandem.text.HuggingFaceTokenizer;
 import java.nio.file.Path;
@@ -55,7 +57,8 @@ final class FailingServer {
     /** On a free port of the loopback address. */
     static TandemServer listen() {
         HttpLimits limits = new HttpLimits(1 << 20, 1 << 14, 1 << 24, 64, MINUTE, MINUTE, MINUTE, MINUTE);
-        return new TandemServer("127.0.0.1", 0, limits, new OriginPolicy(true, List.of(), List.of()));
+        return new TandemServer(
+                "127.0.0.1", 0, limits, new OriginPolicy(true, List.of(), List.of()), Optional.empty(), AccessLog.OFF);
     }
 
     public static void main(String[] args) throws InterruptedException {
@@ -73,7 +76,7 @@ final class FailingServer {
                 .start();
         TandemServer server = listen();
         server.serve(
-                Optional.empty(),
+                ApiKeys.NONE,
                 new ServedModel(
                         "dummy",
                         engine,

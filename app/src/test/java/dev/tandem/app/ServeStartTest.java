@@ -5,7 +5,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
-import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -45,15 +44,15 @@ class ServeStartTest {
     @ParameterizedTest
     @ValueSource(strings = {"0.0.0.0", "::", "192.0.2.7"})
     void aPortThatOthersReachWithoutAKeyIsWarnedOf(String host) {
-        assertThat(ServeCommand.warningOfOpenPort(host, Optional.empty()))
+        assertThat(ServeCommand.warningOfOpenPort(host, false))
                 .hasValueSatisfying(warning ->
                         assertThat(warning).contains("--host " + host).contains("--api-key"));
-        assertThat(ServeCommand.warningOfOpenPort(host, Optional.of("secret"))).isEmpty();
+        assertThat(ServeCommand.warningOfOpenPort(host, true)).isEmpty();
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"127.0.0.1", "localhost", "::1", "127.8.8.8"})
     void loopbackNeedsNoWarning(String host) {
-        assertThat(ServeCommand.warningOfOpenPort(host, Optional.empty())).isEmpty();
+        assertThat(ServeCommand.warningOfOpenPort(host, false)).isEmpty();
     }
 }

@@ -5,8 +5,10 @@ import dev.tandem.server.http.AccessLog;
 import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.http.HttpServer;
 import dev.tandem.server.http.OriginPolicy;
+import dev.tandem.server.http.Tls;
 import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.ApiErrors;
+import dev.tandem.server.openai.ApiKeys;
 import dev.tandem.server.openai.OpenAiApi;
 import dev.tandem.server.openai.ServedModel;
 import dev.tandem.server.openai.TokenizerPool;
@@ -28,35 +30,30 @@ public final class TandemServer implements AutoCloseable {
     /**
      * Starts to listen; requests are answered with 503 until {@link #serve}.
      *
+     * @param tls empty for plain HTTP
+     * @param log gets every request when it ends
      * @throws dev.tandem.server.http.ListenException when it cannot listen on this address and port
      */
-    public TandemServer(String host, int port, HttpLimits limits, OriginPolicy origins) {
-        this(host, port, limits, origins, AccessLog.OFF);
-    }
-
-    /**
-     * Starts to listen, and logs every request when it ends.
-     *
-     * @throws dev.tandem.server.http.ListenException when it cannot listen on this address and port
-     */
-    public TandemServer(String host, int port, HttpLimits limits, OriginPolicy origins, AccessLog log) {
-        this.http = new HttpServer(host, port, limits, origins, router, ApiErrors::body, log);
+    public TandemServer(
+            String host, int port, HttpLimits limits, OriginPolicy origins, Optional<Tls> tls, AccessLog log) {
+        this.http = new HttpServer(host, port, limits, origins, tls, router, ApiErrors::body, log);
     }
 
     /**
      * Serves the model from now on.
      *
+     * @param keys of which clients must send one
      * @param decisions the scheduler's last decisions, shown by /debug/steps
      * @param metrics already listening to the engine
      */
-    public void serve(Optional<String> apiKey, ServedModel model, DecisionLog decisions, ServerMetrics metrics) {
+    public void serve(ApiKeys keys, ServedModel model, DecisionLog decisions, ServerMetrics metrics) {
         metrics.watch(
                 model.engine()::stats,
                 model.engine()::waiting,
                 model.engine().limits().blockTokens());
         TokenizerPool pool = TokenizerPool.of(model.engine().config().maxQueuedRequests());
         tokenizers = Optional.of(pool);
-        router.loaded(new OpenAiApi(model, pool, decisions, metrics, apiKey, Version.text(), InstantSource.system()));
+        router.loaded(new OpenAiApi(model, pool, decisions, metrics, keys, Version.text(), InstantSource.system()));
     }
 
     public int port() {

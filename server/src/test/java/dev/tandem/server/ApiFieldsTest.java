@@ -61,7 +61,6 @@ class ApiFieldsTest {
                 "\"bad_words\": [\"a\"]",
                 "\"allowed_token_ids\": [1]",
                 "\"prompt_logprobs\": 1",
-                "\"truncate_prompt_tokens\": 5",
                 "\"use_beam_search\": true",
                 "\"length_penalty\": 0.5",
                 "\"logits_processors\": [\"a\"]",
@@ -77,9 +76,14 @@ class ApiFieldsTest {
     @ParameterizedTest
     @ValueSource(
             strings = {
-                "\"functions\": [{\"name\": \"f\"}]", "\"function_call\": \"auto\"", "\"continue_final_message\": true",
-                "\"chat_template\": \"x\"", "\"documents\": [{\"text\": \"x\"}]", "\"modalities\": [\"audio\"]",
-                "\"audio\": {\"voice\": \"a\"}", "\"reasoning_effort\": \"high\"", "\"web_search_options\": {}",
+                "\"functions\": [{\"name\": \"f\"}]",
+                "\"function_call\": \"auto\"",
+                "\"chat_template\": \"x\"",
+                "\"documents\": [{\"text\": \"x\"}]",
+                "\"modalities\": [\"audio\"]",
+                "\"audio\": {\"voice\": \"a\"}",
+                "\"reasoning_effort\": \"high\"",
+                "\"web_search_options\": {}",
                 "\"echo\": true"
             })
     void chatRefusesUnsupportedFields(String field) throws IOException {
@@ -218,6 +222,84 @@ class ApiFieldsTest {
                         "{\"prompt\": " + JSON.writeValueAsString(List.of("a b c d e f g h i".split(" "))) + "}"),
                 "prompt",
                 "the queue holds 8");
+    }
+
+    private static String tokens(String body) throws IOException {
+        RawClient.Answer answer = server.post("/tokenize", body);
+        assertThat(answer.status()).as(answer.body()).isEqualTo(200);
+        StringBuilder text = new StringBuilder();
+        answer.json().path("tokens").forEach(token -> text.append((char) token.asInt()));
+        return text.toString();
+    }
+
+    @Test
+    void theFinalMessageIsContinued() throws IOException {
+        String messages = "{\"messages\": [{\"role\": \"user\", \"content\": \"go\"}, "
+                + "{\"role\": \"assistant\", \"content\": \" once upon go \"}]";
+        assertThat(tokens(messages + "}")).isEqualTo("user:goassistant: once upon go ");
+        assertThat(tokens(messages + ", \"continue_final_message\": true}"))
+                .isEqualTo("user:goassistant: once upon go");
+        assertThat(server.post(CHAT, messages + ", \"continue_final_message\": true, \"max_tokens\": 1}")
+                        .json()
+                        .at("/usage/prompt_tokens")
+                        .asInt())
+                .isEqualTo("user:goassistant: once upon go".length());
+        assertRefused(
+                server.post(CHAT, messages + ", \"continue_final_message\": true, \"add_generation_prompt\": true}"),
+                "continue_final_message",
+                "both true");
+        assertRefused(
+                server.post(
+                        CHAT,
+                        "{\"messages\": [{\"role\": \"assistant\", \"content\": \" \"}], "
+                                + "\"continue_final_message\": true}"),
+                "messages",
+                "cannot be continued");
+    }
+
+    @Test
+    void theLastTokensOfALongPromptAreKept() throws IOException {
+        String prompt = "{\"prompt\": \"" + "x".repeat(RunningServer.CONTEXT * 7) + "abc\", \"max_tokens\": 2";
+        RawClient.Answer cut = server.post(COMPLETIONS, prompt + ", \"truncate_prompt_tokens\": 3, \"echo\": true}");
+        assertThat(cut.json().at("/usage/prompt_tokens").asInt()).isEqualTo(3);
+        assertThat(cut.json().at("/choices/0/text").asString()).startsWith("t97 t98 t99 ");
+        RawClient.Answer full = server.post(COMPLETIONS, prompt + ", \"truncate_prompt_tokens\": -1}");
+        assertThat(full.json().at("/usage/prompt_tokens").asInt()).isEqualTo(RunningServer.CONTEXT - 2);
+        RawClient.Answer ids = server.post(
+                COMPLETIONS,
+                "{\"prompt\": [" + "1,".repeat(600) + "2], \"truncate_prompt_tokens\": 10, \"max_tokens\": 1}");
+        assertThat(ids.json().at("/usage/prompt_tokens").asInt()).isEqualTo(10);
+        assertThat(ask(CHAT, "\"truncate_prompt_tokens\": 4")
+                        .json()
+                        .at("/usage/prompt_tokens")
+                        .asInt())
+                .isEqualTo(4);
+        assertRefused(ask(CHAT, "\"truncate_prompt_tokens\": 0"), "truncate_prompt_tokens", "at least 1");
+        assertRefused(ask(COMPLETIONS, "\"truncate_prompt_tokens\": -2"), "truncate_prompt_tokens", "at least 1");
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {CHAT, COMPLETIONS})
+    void aRequestWhoseTimeoutPassesIsCancelled(String path) throws IOException {
+        assertRefused(ask(path, "\"timeout\": 0"), "timeout", "(0, 86400]");
+        assertThat(ask(path, "\"timeout\": 60").status()).isEqualTo(200);
+        try (RunningServer held = new RunningServer()) {
+            held.executor.hold();
+            String body = path.equals(CHAT)
+                    ? "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"timeout\": 0.01"
+                    : "{\"prompt\": \"hi\", \"timeout\": 0.01";
+            RawClient.Answer late = held.post(path, body + "}");
+            assertThat(late.status()).isEqualTo(408);
+            assertThat(late.headers()).containsEntry("x-should-retry", "false");
+            assertThat(late.error()).contains("timeout of 0.01 s");
+            assertThat(late.parameter()).isEqualTo("timeout");
+            RawClient.Answer stream = held.post(path, body + ", \"stream\": true}");
+            assertThat(stream.body()).contains("timeout of 0.01 s").endsWith("data: [DONE]\n\n");
+            held.executor.release();
+            assertThat(held.post(path, body.replace("0.01", "60") + ", \"max_tokens\": 1}")
+                            .status())
+                    .isEqualTo(200);
+        }
     }
 
     // --- lengths

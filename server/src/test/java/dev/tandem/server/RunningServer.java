@@ -14,8 +14,10 @@ import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.server.http.AccessLog;
 import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.http.OriginPolicy;
+import dev.tandem.server.http.Tls;
 import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.CacheSaltFrom;
+import dev.tandem.server.openai.ApiKeys;
 import dev.tandem.server.openai.ServedModel;
 import dev.tandem.text.ChatTemplate;
 import java.io.IOException;
@@ -60,18 +62,30 @@ final class RunningServer implements AutoCloseable {
     }
 
     RunningServer(HttpLimits limits, OriginPolicy origins, Optional<String> key, AccessLog log) {
-        this(limits, origins, key, log, PrefixCacheOptions.OFF, CacheSaltFrom.NONE);
+        this(limits, origins, Optional.empty(), ApiKeys.of(key.stream().toList()), log);
+    }
+
+    RunningServer(HttpLimits limits, OriginPolicy origins, Optional<Tls> tls, ApiKeys keys, AccessLog log) {
+        this(limits, origins, tls, keys, log, PrefixCacheOptions.OFF, CacheSaltFrom.NONE);
     }
 
     /** A server with a prefix cache; {@link ContentExecutor#prompt} must name each prompt. */
     RunningServer(CacheSaltFrom salts) {
-        this(LIMITS, ORIGINS, Optional.empty(), AccessLog.OFF, PrefixCacheOptions.on(1), salts);
+        this(
+                LIMITS,
+                ORIGINS,
+                Optional.empty(),
+                ApiKeys.NONE,
+                AccessLog.OFF,
+                PrefixCacheOptions.on(1),
+                salts);
     }
 
     private RunningServer(
             HttpLimits limits,
             OriginPolicy origins,
-            Optional<String> key,
+            Optional<Tls> tls,
+            ApiKeys keys,
             AccessLog log,
             PrefixCacheOptions prefixCache,
             CacheSaltFrom salts) {
@@ -84,7 +98,7 @@ final class RunningServer implements AutoCloseable {
                         Clock.system(),
                         metrics)
                 .start();
-        server = new TandemServer("127.0.0.1", 0, limits, origins, log);
+        server = new TandemServer("127.0.0.1", 0, limits, origins, tls, log);
         ServedModel model = new ServedModel(
                 "fake",
                 engine,
@@ -93,7 +107,11 @@ final class RunningServer implements AutoCloseable {
                 ServedModel.SamplingDefaults.NEUTRAL,
                 grammars,
                 salts);
-        server.serve(key, model, new DecisionLog(16), metrics);
+        server.serve(keys, model, new DecisionLog(16), metrics);
+    }
+
+    int port() {
+        return server.port();
     }
 
     RawClient connect() throws IOException {

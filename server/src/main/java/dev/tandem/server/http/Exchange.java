@@ -14,6 +14,7 @@ import io.netty.handler.codec.http.HttpHeaders;
 import io.netty.handler.codec.http.HttpResponseStatus;
 import io.netty.handler.codec.http.HttpVersion;
 import io.netty.handler.codec.http.LastHttpContent;
+import io.netty.handler.ssl.SslHandler;
 import io.netty.util.NetUtil;
 import java.io.InputStream;
 import java.net.InetSocketAddress;
@@ -38,6 +39,7 @@ public final class Exchange {
     private final RequestBody body;
     private final boolean keepAlive;
     private final long startedNanos;
+    private final RequestId id;
     private final Map<String, String> responseHeaders = new LinkedHashMap<>();
     private final Object writable = new Object();
     private Runnable disconnectAction = () -> {};
@@ -64,6 +66,8 @@ public final class Exchange {
         this.body = body;
         this.keepAlive = keepAlive;
         this.startedNanos = startedNanos;
+        this.id = RequestId.of(head);
+        responseHeader(RequestId.HEADER, id.shown());
     }
 
     public String method() {
@@ -121,9 +125,14 @@ public final class Exchange {
         return state == State.ENDED ? status : CLIENT_GONE;
     }
 
-    /** The answer's {@code X-Request-Id}; empty when it has none. */
-    String requestId() {
-        return responseHeaders.getOrDefault("X-Request-Id", "");
+    /** The answer's {@code X-Request-Id}: the client's own id, or a new one. */
+    public String requestId() {
+        return id.shown();
+    }
+
+    /** The request's id, which no other request has. */
+    public String uniqueId() {
+        return id.unique();
     }
 
     /** The client's IP address; {@code -} when it has none. */
@@ -221,6 +230,19 @@ public final class Exchange {
      * @throws ClientGoneException when the client has disconnected
      */
     public void event(String data) throws InterruptedException {
+        send("data: " + data + "\n\n");
+    }
+
+    /**
+     * Sends one event with a name, as {@link #event(String)} sends one without.
+     *
+     * @throws ClientGoneException when the client has disconnected
+     */
+    public void event(String name, String data) throws InterruptedException {
+        send("event: " + name + "\ndata: " + data + "\n\n");
+    }
+
+    private void send(String text) throws InterruptedException {
         synchronized (writable) {
             while (!disconnected && !channel.isWritable()) {
                 writable.wait();
@@ -229,7 +251,7 @@ public final class Exchange {
                 throw new ClientGoneException();
             }
         }
-        ByteBuf buffer = Unpooled.copiedBuffer("data: " + data + "\n\n", StandardCharsets.UTF_8);
+        ByteBuf buffer = Unpooled.copiedBuffer(text, StandardCharsets.UTF_8);
         channel.writeAndFlush(new DefaultHttpContent(buffer));
     }
 
@@ -273,7 +295,12 @@ public final class Exchange {
      */
     static void closeGently(Channel channel) {
         if (channel instanceof DuplexChannel duplex && channel.isActive()) {
-            duplex.shutdownOutput();
+            SslHandler tls = channel.pipeline().get(SslHandler.class);
+            if (tls == null) {
+                duplex.shutdownOutput();
+            } else {
+                tls.closeOutbound(); // tells the client that the answer is complete
+            }
             channel.eventLoop().schedule((Runnable) channel::close, LINGER_SECONDS, TimeUnit.SECONDS);
         } else {
             channel.close();

@@ -22,6 +22,7 @@ import io.netty.util.ReferenceCountUtil;
 import io.netty.util.concurrent.GlobalEventExecutor;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
+import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
@@ -44,6 +45,7 @@ public final class HttpServer implements AutoCloseable {
 
     /**
      * @param port 0 takes a free one
+     * @param tls empty for plain HTTP
      * @param log is called for every request when it ends
      * @throws ListenException when it cannot listen on this address and port
      */
@@ -52,6 +54,7 @@ public final class HttpServer implements AutoCloseable {
             int port,
             HttpLimits limits,
             OriginPolicy origins,
+            Optional<Tls> tls,
             Router router,
             ErrorBody errors,
             AccessLog log) {
@@ -63,7 +66,7 @@ public final class HttpServer implements AutoCloseable {
                     .childOption(ChannelOption.TCP_NODELAY, true)
                     .childOption(ChannelOption.SO_KEEPALIVE, true) // cancels the requests of a peer that vanished
                     .childOption(ChannelOption.WRITE_BUFFER_WATER_MARK, WATER_MARK)
-                    .childHandler(new Initializer(limits, origins, router, errors, log))
+                    .childHandler(new Initializer(limits, origins, tls, router, errors, log))
                     .bind(host, port)
                     .syncUninterruptibly()
                     .channel();
@@ -76,14 +79,22 @@ public final class HttpServer implements AutoCloseable {
     private final class Initializer extends ChannelInitializer<SocketChannel> {
         private final HttpLimits limits;
         private final OriginPolicy origins;
+        private final Optional<Tls> tls;
         private final Router router;
         private final ErrorBody errors;
         private final BodyBudget budget;
         private final AccessLog log;
 
-        Initializer(HttpLimits limits, OriginPolicy origins, Router router, ErrorBody errors, AccessLog log) {
+        Initializer(
+                HttpLimits limits,
+                OriginPolicy origins,
+                Optional<Tls> tls,
+                Router router,
+                ErrorBody errors,
+                AccessLog log) {
             this.limits = limits;
             this.origins = origins;
+            this.tls = tls;
             this.router = router;
             this.errors = errors;
             this.log = log;
@@ -97,7 +108,10 @@ public final class HttpServer implements AutoCloseable {
             channel.closeFuture().addListener(closed -> open.decrementAndGet());
             if (number > limits.maxConnections() + MAX_REFUSALS) {
                 channel.close();
-            } else if (number > limits.maxConnections()) {
+                return;
+            }
+            tls.ifPresent(certificate -> certificate.encrypt(channel.pipeline()));
+            if (number > limits.maxConnections()) {
                 channel.pipeline()
                         .addLast(new Refusal(errors.of(
                                 503,

@@ -89,7 +89,7 @@ public final class OriginPolicy {
                 "Access-Control-Allow-Headers",
                 !asked.isEmpty() && HEADER_NAMES.matcher(asked).matches()
                         ? asked
-                        : "Authorization, Content-Type, X-Request-Id");
+                        : "Authorization, Content-Type, X-Api-Key, X-Request-Id");
         headers.put("Access-Control-Max-Age", PREFLIGHT_SECONDS);
         return Optional.of(Response.empty(204, headers));
     }

@@ -118,7 +118,7 @@ final class AnswerWriter {
                 case TokenEvent.Token token -> accept(choice, token);
                 case TokenEvent.Finished finished -> finish(choice, finished);
                 case TokenEvent.Failed failed -> {
-                    exchange.respond(500, "application/json", ApiErrors.body(500, failed.message()));
+                    generation.fail(exchange, ErrorFormat.OPENAI, failed.message());
                     return;
                 }
             }
@@ -158,7 +158,8 @@ final class AnswerWriter {
                     sendEnd(exchange, next.index());
                 }
                 case TokenEvent.Failed failed -> {
-                    exchange.event(JSON.writeValueAsString(ApiErrors.node(500, failed.message(), "")));
+                    exchange.event(
+                            JSON.writeValueAsString(ApiErrors.node(generation.failureStatus(), failed.message(), "")));
                     exchange.event("[DONE]");
                     exchange.endEvents();
                     return;

@@ -18,6 +18,9 @@ final class ApiFields {
     enum Endpoint {
         CHAT("/v1/chat/completions"),
         COMPLETIONS("/v1/completions"),
+        MESSAGES("/v1/messages"),
+        COUNT_TOKENS("/v1/messages/count_tokens"),
+        RESPONSES("/v1/responses"),
         TOKENIZE("/tokenize"),
         DETOKENIZE("/detokenize");
 
@@ -33,9 +36,10 @@ final class ApiFields {
         /**
          * Read by the endpoint's handler.
          *
+         * @param type that its reader requires
          * @param meaning as docs/api-fields.md shows it
          */
-        record Honoured(String meaning) implements Rule {}
+        record Honoured(FieldType type, String meaning) implements Rule {}
 
         /** A hint that is accepted without effect: the answer is correct without it. */
         record Ignored(String reason) implements Rule {}
@@ -49,12 +53,15 @@ final class ApiFields {
         record Refused(String remedy, String neutral, Predicate<JsonNode> isNeutral) implements Rule {}
     }
 
-    private static final String LEAVE_OUT = "leave it out";
-    private static final String TOOLS_LATER = "tool calls cannot be parsed yet; " + LEAVE_OUT;
+    static final String LEAVE_OUT = "leave it out";
+    static final String TOOLS_LATER = "tool calls cannot be parsed yet; " + LEAVE_OUT;
 
     private static final Map<Endpoint, Map<String, Rule>> TABLE = Map.of(
             Endpoint.CHAT, chat(),
             Endpoint.COMPLETIONS, completions(),
+            Endpoint.MESSAGES, MessagesFields.create(),
+            Endpoint.COUNT_TOKENS, MessagesFields.countTokens(),
+            Endpoint.RESPONSES, ResponsesFields.create(),
             Endpoint.TOKENIZE, tokenize(),
             Endpoint.DETOKENIZE, detokenize());
 
@@ -84,20 +91,29 @@ final class ApiFields {
         }
     }
 
-    /** Throws when a handler reads a field that the table does not list as honoured. */
-    static void requireHonoured(Endpoint endpoint, String name) {
-        if (!(of(endpoint).get(name) instanceof Rule.Honoured)) {
-            throw new IllegalStateException(
-                    "a handler reads the field " + name + ", but the table of " + endpoint + " does not honour it");
+    /** Throws when a handler reads a field that the table does not list as honoured, or lists with another type. */
+    static void requireHonoured(Endpoint endpoint, String name, FieldType type) {
+        if (!(of(endpoint).get(name) instanceof Rule.Honoured honoured)
+                || type != FieldType.ANY && honoured.type() != type) {
+            throw new IllegalStateException("a handler reads the field " + name + " as " + type + ", but the table of "
+                    + endpoint + " does not honour it so");
         }
     }
 
+    static boolean honours(Endpoint endpoint, String name) {
+        return of(endpoint).get(name) instanceof Rule.Honoured;
+    }
+
     /** Collects the rules of an endpoint, in the order of docs/api-fields.md. */
-    private static final class Rules {
+    static final class Rules {
         final Map<String, Rule> byName = new LinkedHashMap<>();
 
         Rules honours(String name, String meaning) {
-            return add(name, new Rule.Honoured(meaning));
+            return honours(name, FieldType.ANY, meaning);
+        }
+
+        Rules honours(String name, FieldType type, String meaning) {
+            return add(name, new Rule.Honoured(type, meaning));
         }
 
         Rules ignores(String name, String reason) {
@@ -149,23 +165,39 @@ final class ApiFields {
         Rules rules = new Rules()
                 .honours(
                         "messages",
+                        FieldType.LIST,
                         "the conversation: a list of objects with a role; content is text or a list of text parts")
-                .honours("model", "the served model's name; may be left out")
-                .honours("max_completion_tokens", "max tokens of the answer; the rest of the context when left out")
-                .honours("max_tokens", "the older name of max_completion_tokens, which takes precedence");
+                .honours("model", FieldType.STRING, "the served model's name; may be left out")
+                .honours(
+                        "max_completion_tokens",
+                        FieldType.INTEGER,
+                        "max tokens of the answer; the rest of the context when left out")
+                .honours(
+                        "max_tokens",
+                        FieldType.INTEGER,
+                        "the older name of max_completion_tokens, which takes precedence");
         generation(rules);
-        return rules.honours("logprobs", "whether log-probabilities are reported")
-                .honours("top_logprobs", "alternatives per token; needs logprobs")
-                .honours("add_generation_prompt", "whether the template asks the model to answer; default true")
-                .honours("add_special_tokens", "whether the tokenizer adds tokens to the templated text; default false")
-                .honours("chat_template_kwargs", "further variables of the chat template")
+        return rules.honours("logprobs", FieldType.BOOLEAN, "whether log-probabilities are reported")
+                .honours("top_logprobs", FieldType.INTEGER, "alternatives per token; needs logprobs")
+                .honours(
+                        "add_generation_prompt",
+                        FieldType.BOOLEAN,
+                        "whether the template asks the model to answer; default true")
+                .honours(
+                        "add_special_tokens",
+                        FieldType.BOOLEAN,
+                        "whether the tokenizer adds tokens to the templated text; default false")
+                .honours(
+                        "continue_final_message",
+                        FieldType.BOOLEAN,
+                        "whether the answer continues the last message; default false")
+                .honours("chat_template_kwargs", FieldType.OBJECT, "further variables of the chat template")
                 .honours("tools", "only with tool_choice \"none\", and then not shown to the model; otherwise refused")
                 .honours("tool_choice", "\"none\"; \"auto\" when there are no tools")
                 .ignores("parallel_tool_calls", "there are no tool calls")
                 .ignores("prediction", "the answer is the same without it")
                 .refusesUnlessEmpty("functions", TOOLS_LATER)
                 .refusesUnlessText("none", "function_call", TOOLS_LATER)
-                .refusesUnlessFalse("continue_final_message", LEAVE_OUT + " and end the messages with the user's")
                 .refuses("chat_template", "the model's own template is used; " + LEAVE_OUT)
                 .refusesUnlessEmpty("documents", "put the documents' text into a message")
                 .refusesUnless(
@@ -192,14 +224,22 @@ final class ApiFields {
     private static Map<String, Rule> completions() {
         Rules rules = new Rules()
                 .honours("prompt", "a string, a list of strings, token ids, or lists of token ids")
-                .honours("model", "the served model's name; may be left out")
-                .honours("max_tokens", "max tokens of the answer; default 16");
+                .honours("model", FieldType.STRING, "the served model's name; may be left out")
+                .honours("max_tokens", FieldType.INTEGER, "max tokens of the answer; default 16");
         generation(rules);
-        return rules.honours("logprobs", "alternatives per token for which log-probabilities are reported")
-                .honours("echo", "whether the prompt's text precedes the answer; not together with logprobs")
-                .honours("best_of", "accepted when it equals n")
+        return rules.honours(
+                        "logprobs",
+                        FieldType.INTEGER,
+                        "alternatives per token for which log-probabilities are reported")
                 .honours(
-                        "add_special_tokens", "whether the tokenizer adds its special tokens to a prompt; default true")
+                        "echo",
+                        FieldType.BOOLEAN,
+                        "whether the prompt's text precedes the answer; not together with logprobs")
+                .honours("best_of", FieldType.INTEGER, "accepted when it equals n")
+                .honours(
+                        "add_special_tokens",
+                        FieldType.BOOLEAN,
+                        "whether the tokenizer adds its special tokens to a prompt; default true")
                 .refusesUnlessText("", "suffix", LEAVE_OUT)
                 .refuses("prompt_embeds", "send prompt")
                 .byName;
@@ -207,38 +247,65 @@ final class ApiFields {
 
     /** Fields of both endpoints that generate text. */
     private static void generation(Rules rules) {
-        rules.honours("n", "answers per prompt")
-                .honours("stream", "whether the answer comes as server-sent events")
-                .honours("stream_options", "include_usage and continuous_usage_stats; needs stream")
-                .honours("host_usage", "whether usage says how many tokens were decoded on the host; Tandem's own")
-                .honours("temperature", "0 is greedy; the model's recommendation when left out, else 1")
-                .honours("top_p", "likewise")
-                .honours("top_k", "likewise; 0 and -1 keep all tokens")
-                .honours("min_p", "default 0")
-                .honours("repetition_penalty", "the model's recommendation when left out, else 1")
-                .honours("presence_penalty", "default 0")
-                .honours("frequency_penalty", "default 0")
-                .honours("logit_bias", "an object from token id to a number from -100 to 100")
-                .honours("seed", "makes the draw reproducible")
+        rules.honours("n", FieldType.INTEGER, "answers per prompt")
+                .honours("stream", FieldType.BOOLEAN, "whether the answer comes as server-sent events")
+                .honours("stream_options", FieldType.OBJECT, "include_usage and continuous_usage_stats; needs stream")
+                .honours(
+                        "host_usage",
+                        FieldType.BOOLEAN,
+                        "whether usage says how many tokens were decoded on the host; Tandem's own")
+                .honours(
+                        "temperature",
+                        FieldType.NUMBER,
+                        "0 is greedy; the model's recommendation when left out, else 1")
+                .honours("top_p", FieldType.NUMBER, "likewise")
+                .honours("top_k", FieldType.INTEGER, "likewise; 0 and -1 keep all tokens")
+                .honours("min_p", FieldType.NUMBER, "default 0")
+                .honours("repetition_penalty", FieldType.NUMBER, "the model's recommendation when left out, else 1")
+                .honours("presence_penalty", FieldType.NUMBER, "default 0")
+                .honours("frequency_penalty", FieldType.NUMBER, "default 0")
+                .honours("logit_bias", FieldType.OBJECT, "an object from token id to a number from -100 to 100")
+                .honours("seed", FieldType.INTEGER, "makes the draw reproducible")
                 .honours("stop", "a string or a list of strings that end the answer")
-                .honours("stop_token_ids", "a list of token ids that end the answer")
-                .honours("include_stop_str_in_output", "default false")
-                .honours("min_tokens", "min tokens of the answer; default 0")
-                .honours("ignore_eos", "whether the answer goes on to max_tokens; default false")
-                .honours("skip_special_tokens", "whether special tokens are left out of the text; default true")
-                .honours("response_format", "text, json_object, json_schema or structural_tag: what the answer must be")
+                .honours("stop_token_ids", FieldType.LIST, "a list of token ids that end the answer")
+                .honours("include_stop_str_in_output", FieldType.BOOLEAN, "default false")
+                .honours("min_tokens", FieldType.INTEGER, "min tokens of the answer; default 0")
+                .honours("ignore_eos", FieldType.BOOLEAN, "whether the answer goes on to max_tokens; default false")
+                .honours(
+                        "skip_special_tokens",
+                        FieldType.BOOLEAN,
+                        "whether special tokens are left out of the text; default true")
+                .honours(
+                        "response_format",
+                        FieldType.OBJECT,
+                        "text, json_object, json_schema or structural_tag: what the answer must be")
                 .honours(
                         "structured_outputs",
+                        FieldType.OBJECT,
                         "one of json, json_object, regex, choice, grammar (Lark) and structural_tag;"
                                 + " and disable_any_whitespace")
                 .honours("guided_json", "the older name of structured_outputs.json")
                 .honours("guided_regex", "the older name of structured_outputs.regex")
                 .honours("guided_choice", "the older name of structured_outputs.choice")
                 .honours("guided_grammar", "the older name of structured_outputs.grammar")
-                .honours("priority", "lower runs first; needs --scheduling-policy priority")
-                .honours("cache_salt", "shares the KV of equal prefixes with requests of the same salt only")
-                .honours("ttft_target", "target for the time to first token, in ms; guides placement; Tandem's own")
-                .honours("tpot_target", "target for the time per output token, in ms; guides placement; Tandem's own")
+                .honours(
+                        "truncate_prompt_tokens",
+                        FieldType.INTEGER,
+                        "max tokens of the prompt, of which the last are kept; -1 for as many as the context holds")
+                .honours("timeout", FieldType.NUMBER, "seconds within which the answer must be complete; Tandem's own")
+                .honours("priority", FieldType.INTEGER, "lower runs first; needs --scheduling-policy priority")
+                .honours(
+                        "cache_salt",
+                        FieldType.STRING,
+                        "shares the KV of equal prefixes with requests of the same salt only")
+                .honours(
+                        "ttft_target",
+                        FieldType.NUMBER,
+                        "target for the time to first token, in ms; guides placement; Tandem's own")
+                .honours(
+                        "tpot_target",
+                        FieldType.NUMBER,
+                        "target for the time per output token, in ms; guides placement; Tandem's own")
                 .ignores("user", "nothing is kept per user")
                 .ignores("metadata", "answers are not stored")
                 .ignores("store", "answers are not stored")
@@ -257,7 +324,6 @@ final class ApiFields {
                 .refuses("allowed_token_ids", "use logit_bias")
                 .refusesUnlessEmpty("logits_processors", "use logit_bias")
                 .refuses("prompt_logprobs", LEAVE_OUT)
-                .refuses("truncate_prompt_tokens", "shorten the prompt")
                 .refusesUnlessFalse("use_beam_search", LEAVE_OUT)
                 .refusesUnlessNumber(1, "length_penalty", "it belongs to beam search; " + LEAVE_OUT)
                 .refusesUnlessFalse("early_stopping", "it belongs to beam search; " + LEAVE_OUT)
@@ -273,16 +339,19 @@ final class ApiFields {
 
     private static Map<String, Rule> tokenize() {
         return new Rules()
-                .honours("prompt", "the text; or send messages")
-                .honours("messages", "a conversation, as for " + Endpoint.CHAT.path)
-                .honours("model", "the served model's name; may be left out")
-                .honours("add_special_tokens", "default true for a prompt, false for messages")
-                .honours("return_token_strs", "whether the tokens' spellings are returned; default false")
-                .honours("add_generation_prompt", "with messages; default true")
-                .honours("chat_template_kwargs", "with messages")
+                .honours("prompt", FieldType.STRING, "the text; or send messages")
+                .honours("messages", FieldType.LIST, "a conversation, as for " + Endpoint.CHAT.path)
+                .honours("model", FieldType.STRING, "the served model's name; may be left out")
+                .honours("add_special_tokens", FieldType.BOOLEAN, "default true for a prompt, false for messages")
+                .honours(
+                        "return_token_strs",
+                        FieldType.BOOLEAN,
+                        "whether the tokens' spellings are returned; default false")
+                .honours("add_generation_prompt", FieldType.BOOLEAN, "with messages; default true")
+                .honours("chat_template_kwargs", FieldType.OBJECT, "with messages")
                 .honours("tools", "with messages: shown to the model's template")
                 .honours("tool_choice", "with messages: \"none\" leaves the tools out")
-                .refusesUnlessFalse("continue_final_message", LEAVE_OUT)
+                .honours("continue_final_message", FieldType.BOOLEAN, "with messages; default false")
                 .refuses("chat_template", "the model's own template is used; " + LEAVE_OUT)
                 .refusesUnlessEmpty("mm_processor_kwargs", "messages are text; " + LEAVE_OUT)
                 .byName;
@@ -290,8 +359,8 @@ final class ApiFields {
 
     private static Map<String, Rule> detokenize() {
         return new Rules()
-                .honours("tokens", "a list of token ids")
-                .honours("model", "the served model's name; may be left out")
+                .honours("tokens", FieldType.LIST, "a list of token ids")
+                .honours("model", FieldType.STRING, "the served model's name; may be left out")
                 .byName;
     }
 }

@@ -19,7 +19,7 @@ public enum CacheSaltFrom {
         }
         String key = switch (this) {
             case NONE -> "";
-            case API_KEY -> BearerKey.of(exchange.header("authorization"));
+            case API_KEY -> SentKey.of(exchange::header);
         };
         return PrefixCaching.salted(key.isEmpty() ? salt : key.length() + ":" + key + salt);
     }

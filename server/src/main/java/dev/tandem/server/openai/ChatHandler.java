@@ -60,14 +60,22 @@ final class ChatHandler {
             boolean skipSpecial,
             int priority,
             LatencyTargets targets,
-            PrefixCaching caching) {}
+            PrefixCaching caching,
+            Deadline deadline) {}
 
     private final ServedModel model;
     private final RequestParser parser;
     private final ChatPrompt prompts;
+    private final PromptReader promptReader;
     private final TokenizerPool pool;
 
-    ChatHandler(ServedModel model, RequestParser parser, ChatPrompt prompts, TokenizerPool pool) {
+    ChatHandler(
+            ServedModel model,
+            RequestParser parser,
+            ChatPrompt prompts,
+            PromptReader promptReader,
+            TokenizerPool pool) {
+        this.promptReader = promptReader;
         this.model = model;
         this.parser = parser;
         this.prompts = prompts;
@@ -75,7 +83,8 @@ final class ChatHandler {
     }
 
     void serve(Exchange exchange, String requestId, long created) throws InterruptedException {
-        Prepared request = pool.run(exchange, () -> prepare(exchange));
+        long start = Deadline.now();
+        Prepared request = pool.run(exchange, () -> prepare(exchange, start));
         exchange.releaseBody();
         String id = "chatcmpl-" + requestId;
         try (RequestGrammar grammar = RequestGrammar.compile(model.grammars(), request.constraint());
@@ -90,6 +99,7 @@ final class ChatHandler {
                 model.engine(),
                 exchange,
                 request.n(),
+                request.deadline(),
                 (index, sink) -> new Request(
                                 id + "-" + index,
                                 request.prompt(),
@@ -101,16 +111,16 @@ final class ChatHandler {
                         .withCaching(request.caching()));
     }
 
-    private Prepared prepare(Exchange exchange) {
+    private Prepared prepare(Exchange exchange, long start) {
         RequestFields fields = parser.parse(exchange.body(), ApiFields.Endpoint.CHAT);
         ModelName.check(fields, model);
         refuseTools(fields);
         int n = SamplingFields.choices(fields);
         Generation.checkCount(model.engine(), 1, n);
-        int[] prompt = prompts.read(fields);
         OptionalInt older = fields.integer("max_tokens");
         OptionalInt newer = fields.integer("max_completion_tokens");
         boolean isNewer = newer.isPresent();
+        int[] prompt = promptReader.truncate(fields, prompts.read(fields), (isNewer ? newer : older).orElse(1));
         SamplingParams sampling = SamplingFields.read(
                 fields,
                 model.defaults(),
@@ -126,7 +136,8 @@ final class ChatHandler {
                 fields.flag("skip_special_tokens", true),
                 fields.integer("priority", 0),
                 SamplingFields.targets(fields),
-                model.cacheSaltFrom().read(fields, exchange));
+                model.cacheSaltFrom().read(fields, exchange),
+                Deadline.read(fields, start));
     }
 
     private static int logprobs(RequestFields fields) {

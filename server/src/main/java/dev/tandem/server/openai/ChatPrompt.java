@@ -10,6 +10,7 @@ import java.util.Map;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
+import tools.jackson.databind.node.ArrayNode;
 
 /** Renders a conversation with the model's chat template and tokenizes it. */
 final class ChatPrompt {
@@ -26,10 +27,11 @@ final class ChatPrompt {
     }
 
     int[] read(RequestFields fields) {
-        ChatTemplate template = model.template()
-                .orElseThrow(() -> RequestException.bad(
-                        "messages", "the model " + model.name() + " has no chat template; use /v1/completions"));
-        List<Map<String, Object>> conversation = messages(fields);
+        ChatTemplate template = template("messages");
+        JsonNode messages = fields.field("messages")
+                .orElseThrow(
+                        () -> RequestException.bad("messages", "messages is missing; it must be a list of messages"));
+        List<Map<String, Object>> conversation = messages("messages", messages);
         List<Object> tools = tools(fields);
         Map<String, Object> extra = new HashMap<>();
         fields.field("chat_template_kwargs").ifPresent(node -> {
@@ -45,27 +47,77 @@ final class ChatPrompt {
                 extra.put(entry.getKey(), plain(entry.getValue()));
             });
         });
-        boolean addGenerationPrompt = fields.flag("add_generation_prompt", true);
+        boolean continueFinal = fields.flag("continue_final_message", false);
+        boolean addGenerationPrompt = fields.flag("add_generation_prompt", !continueFinal);
+        if (continueFinal && addGenerationPrompt) {
+            throw RequestException.bad(
+                    "continue_final_message",
+                    "continue_final_message and add_generation_prompt are both true; leave one of them out");
+        }
         boolean addSpecialTokens = fields.flag("add_special_tokens", false);
-        String text;
+        String text = render("messages", template, conversation, tools, addGenerationPrompt, extra);
+        return promptReader.encode(
+                "messages",
+                continueFinal ? openEnd("messages", conversation, text) : text,
+                addSpecialTokens,
+                fields.honours("truncate_prompt_tokens")
+                        && fields.field("truncate_prompt_tokens").isPresent());
+    }
+
+    /**
+     * Renders a conversation that another API's request was translated to.
+     *
+     * @param field of that request, which errors name
+     * @param messages as {@code messages} of /v1/chat/completions
+     * @param continueFinal whether the answer continues the last message
+     */
+    int[] read(String field, ArrayNode messages, boolean continueFinal) {
+        ChatTemplate template = template(field);
+        List<Map<String, Object>> conversation = messages(field, messages);
+        String text = render(field, template, conversation, List.of(), !continueFinal, Map.of());
+        return promptReader.encode(field, continueFinal ? openEnd(field, conversation, text) : text, false, false);
+    }
+
+    private ChatTemplate template(String field) {
+        return model.template()
+                .orElseThrow(() -> RequestException.bad(
+                        field, "the model " + model.name() + " has no chat template; use /v1/completions"));
+    }
+
+    private static String render(
+            String field,
+            ChatTemplate template,
+            List<Map<String, Object>> conversation,
+            List<Object> tools,
+            boolean addGenerationPrompt,
+            Map<String, Object> extra) {
         try {
-            text = template.render(conversation, tools, addGenerationPrompt, extra);
+            return template.render(conversation, tools, addGenerationPrompt, extra);
         } catch (JinjaException e) {
             String kind =
                     e.isRaisedByTemplate() ? "the chat template refused the messages: " : "the chat template failed: ";
-            throw RequestException.bad("messages", kind + e.getMessage());
+            throw RequestException.bad(field, kind + e.getMessage());
         }
-        return promptReader.encode("messages", text, addSpecialTokens);
     }
 
-    private List<Map<String, Object>> messages(RequestFields fields) {
-        JsonNode messages = fields.field("messages")
-                .orElseThrow(
-                        () -> RequestException.bad("messages", "messages is missing; it must be a list of messages"));
-        if (!messages.isArray() || messages.isEmpty()) {
-            throw RequestFields.wrong("messages", messages, "a list of at least one message");
+    /** The rendered conversation up to the end of the last message's text, without what the template puts after it. */
+    private static String openEnd(String field, List<Map<String, Object>> conversation, String text) {
+        String last = conversation.getLast().get("content") instanceof String content ? content.strip() : "";
+        int at = last.isEmpty() ? -1 : text.lastIndexOf(last);
+        if (at < 0) {
+            throw RequestException.bad(
+                    field,
+                    "the last message cannot be continued: it has no text, or the chat template does not show its"
+                            + " text; end the messages with one that has text");
         }
-        promptReader.checkTokens("messages", messages.size()); // a template adds at least one token per message
+        return text.substring(0, at + last.length());
+    }
+
+    private List<Map<String, Object>> messages(String field, JsonNode messages) {
+        if (!messages.isArray() || messages.isEmpty()) {
+            throw RequestFields.wrong(field, messages, "a list of at least one message");
+        }
+        promptReader.checkTokens(field, messages.size()); // a template adds at least one token per message
         List<Map<String, Object>> conversation = new ArrayList<>();
         long characters = 0;
         for (JsonNode message : messages) {
@@ -73,7 +125,7 @@ final class ChatPrompt {
             characters += values.get("content") instanceof String content ? content.length() : 0;
             conversation.add(values);
         }
-        promptReader.checkLength("messages", characters);
+        promptReader.checkLength(field, characters);
         return conversation;
     }
 

@@ -59,7 +59,8 @@ final class CompletionHandler {
             boolean skipSpecial,
             int priority,
             LatencyTargets targets,
-            PrefixCaching caching) {}
+            PrefixCaching caching,
+            Deadline deadline) {}
 
     private final ServedModel model;
     private final RequestParser parser;
@@ -74,7 +75,8 @@ final class CompletionHandler {
     }
 
     void serve(Exchange exchange, String requestId, long created) throws InterruptedException {
-        Prepared request = pool.run(exchange, () -> prepare(exchange));
+        long start = Deadline.now();
+        Prepared request = pool.run(exchange, () -> prepare(exchange, start));
         exchange.releaseBody();
         String id = "cmpl-" + requestId;
         int n = request.n();
@@ -98,6 +100,7 @@ final class CompletionHandler {
                 model.engine(),
                 exchange,
                 request.prompts().size() * n,
+                request.deadline(),
                 (index, sink) -> new Request(
                                 id + "-" + index,
                                 request.prompts().get(index / n).tokens(),
@@ -109,7 +112,7 @@ final class CompletionHandler {
                         .withCaching(request.caching()));
     }
 
-    private Prepared prepare(Exchange exchange) {
+    private Prepared prepare(Exchange exchange, long start) {
         RequestFields fields = parser.parse(exchange.body(), ApiFields.Endpoint.COMPLETIONS);
         ModelName.check(fields, model);
         int n = SamplingFields.choices(fields);
@@ -136,7 +139,8 @@ final class CompletionHandler {
                 fields.flag("skip_special_tokens", true),
                 fields.integer("priority", 0),
                 SamplingFields.targets(fields),
-                model.cacheSaltFrom().read(fields, exchange));
+                model.cacheSaltFrom().read(fields, exchange),
+                Deadline.read(fields, start));
     }
 
     /** The default is clamped to the context; a client's own value is not, so that a too large one is refused later. */
@@ -181,23 +185,31 @@ final class CompletionHandler {
         Generation.checkCount(model.engine(), one ? 1 : node.size(), n);
         List<Prompt> prompts = new ArrayList<>();
         if (one) {
-            prompts.add(prompt(node, addSpecial, echo));
+            prompts.add(prompt(fields, node, addSpecial, echo));
         } else {
-            node.forEach(item -> prompts.add(prompt(item, addSpecial, echo)));
+            node.forEach(item -> prompts.add(prompt(fields, item, addSpecial, echo)));
         }
         return prompts;
     }
 
-    private Prompt prompt(JsonNode node, boolean addSpecial, boolean echo) {
+    private Prompt prompt(RequestFields fields, JsonNode node, boolean addSpecial, boolean echo) {
+        boolean truncates = fields.field("truncate_prompt_tokens").isPresent();
+        int room = fields.integer(MAX_TOKENS, DEFAULT_MAX_TOKENS);
         if (!node.isArray()) {
             String text = RequestFields.string("prompt", node);
-            return new Prompt(promptReader.encode("prompt", text, addSpecial), text);
+            int[] all = promptReader.encode("prompt", text, addSpecial, truncates);
+            int[] tokens = promptReader.truncate(fields, all, room);
+            boolean cut = tokens.length < all.length;
+            return new Prompt(tokens, echo && cut ? model.tokenizer().decode(tokens, false) : text);
         }
-        promptReader.checkTokens("prompt", node.size());
+        if (!truncates) {
+            promptReader.checkTokens("prompt", node.size());
+        }
         int[] tokens = new int[node.size()];
         for (int i = 0; i < tokens.length; i++) {
             tokens[i] = RequestFields.whole("prompt", node.get(i));
         }
-        return new Prompt(tokens, echo ? model.tokenizer().decode(tokens, false) : "");
+        int[] kept = promptReader.truncate(fields, tokens, room);
+        return new Prompt(kept, echo ? model.tokenizer().decode(kept, false) : "");
     }
 }

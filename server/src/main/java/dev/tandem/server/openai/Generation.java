@@ -9,6 +9,7 @@ import dev.tandem.server.http.Exchange;
 import java.util.List;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
 import java.util.function.IntFunction;
 import java.util.stream.IntStream;
 
@@ -25,9 +26,12 @@ final class Generation implements AutoCloseable {
     private final Engine engine;
     private final List<Request> requests;
     private final BlockingQueue<Event> events;
+    private final Deadline deadline;
     private int running;
+    private boolean expired;
 
-    private Generation(Engine engine, List<Request> requests, BlockingQueue<Event> events) {
+    private Generation(Engine engine, List<Request> requests, BlockingQueue<Event> events, Deadline deadline) {
+        this.deadline = deadline;
         this.engine = engine;
         this.requests = requests;
         this.events = events;
@@ -52,17 +56,24 @@ final class Generation implements AutoCloseable {
     }
 
     /** Submits {@code count} requests: either all or none are accepted. */
-    static Generation start(Engine engine, Exchange exchange, int count, RequestMaker maker) {
-        BlockingQueue<Event> events = new LinkedBlockingQueue<>();
-        IntFunction<Request> make = index -> maker.make(index, event -> events.add(new Event(index, event)));
-        List<Request> requests = IntStream.range(0, count).mapToObj(make).toList();
-        Generation generation = new Generation(engine, requests, events);
-        engine.submit(requests);
+    static Generation start(Engine engine, Exchange exchange, int count, Deadline deadline, RequestMaker maker) {
+        Generation generation = start(engine, count, deadline, maker);
         exchange.onDisconnect(generation::cancel);
         return generation;
     }
 
-    private void cancel() {
+    /** Submits {@code count} requests that do not end when a client disconnects. */
+    static Generation start(Engine engine, int count, Deadline deadline, RequestMaker maker) {
+        BlockingQueue<Event> events = new LinkedBlockingQueue<>();
+        IntFunction<Request> make = index -> maker.make(index, event -> events.add(new Event(index, event)));
+        List<Request> requests = IntStream.range(0, count).mapToObj(make).toList();
+        Generation generation = new Generation(engine, requests, events, deadline);
+        engine.submit(requests);
+        return generation;
+    }
+
+    /** Ends all choices; each still sends its last event. */
+    void cancel() {
         requests.forEach(request -> engine.cancel(request.id()));
     }
 
@@ -71,15 +82,35 @@ final class Generation implements AutoCloseable {
         return running > 0;
     }
 
-    /** Waits for the next event of any choice. */
+    /** Waits for the next event of any choice; a failure of all when the deadline passes first. */
     Event next() throws InterruptedException {
-        Event event = events.take();
+        Event event = deadline.exists() ? events.poll(deadline.remainingNanos(), TimeUnit.NANOSECONDS) : events.take();
+        if (event == null) {
+            expired = true;
+            return new Event(0, new TokenEvent.Failed(deadline.message())); // close() cancels what still runs
+        }
         switch (event.event()) {
             case TokenEvent.Token token -> {}
             case TokenEvent.Finished finished -> running--;
             case TokenEvent.Failed failed -> running--;
         }
         return event;
+    }
+
+    /** HTTP status for a {@link TokenEvent.Failed}. */
+    int failureStatus() {
+        return expired ? 408 : 500;
+    }
+
+    /** Answers with a failure; a client that set a timeout is told not to send the same request again. */
+    void fail(Exchange exchange, ErrorFormat errors, String message) {
+        if (expired) {
+            exchange.responseHeader("x-should-retry", "false");
+        }
+        exchange.respond(
+                failureStatus(),
+                "application/json",
+                errors.body(failureStatus(), message, expired ? "timeout" : "", exchange.requestId()));
     }
 
     @Override

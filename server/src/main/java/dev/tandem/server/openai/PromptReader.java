@@ -4,7 +4,9 @@ import dev.tandem.engine.request.RequestException;
 import dev.tandem.text.Tokenizer;
 import dev.tandem.text.TokenizerException;
 import dev.tandem.text.Vocabulary;
+import java.util.Arrays;
 import java.util.Locale;
+import java.util.OptionalInt;
 
 /**
  * Tokenizes prompts; text that cannot fit into the context is refused early, before it costs much time.
@@ -74,9 +76,22 @@ final class PromptReader {
                         + atLeast + " tokens in " + field + ". Please reduce its length.");
     }
 
+    /** Tokenizes text that must fit into the context. */
     int[] encode(String field, String text, boolean addSpecial) {
-        checkLength(field, text.length());
+        return encode(field, text, addSpecial, false);
+    }
+
+    /** @param truncates whether the caller shortens the prompt, so that text beyond the context is no error */
+    int[] encode(String field, String text, boolean addSpecial, boolean truncates) {
         checkPairs(field, text);
+        if (!truncates) {
+            refuseTooLong(field, text);
+        }
+        return tokenize(field, text, addSpecial);
+    }
+
+    private void refuseTooLong(String field, String text) {
+        checkLength(field, text.length());
         for (long probe = (long) contextTokens * PROBE_CHARACTERS_PER_TOKEN; probe < text.length() / 2; probe *= 2) {
             int end = Character.isHighSurrogate(text.charAt((int) probe - 1)) ? (int) probe - 1 : (int) probe;
             int tokens = tokenize(field, text.substring(0, end), false).length - PROBE_SLACK;
@@ -84,7 +99,27 @@ final class PromptReader {
                 throw tooMany(field, tokens);
             }
         }
-        return tokenize(field, text, addSpecial);
+    }
+
+    /**
+     * The prompt's last tokens, as {@code truncate_prompt_tokens} says; -1 stands for as many as the context holds.
+     *
+     * @param maxTokens of the answer
+     */
+    int[] truncate(RequestFields fields, int[] prompt, int maxTokens) {
+        OptionalInt wanted = fields.integer("truncate_prompt_tokens");
+        if (wanted.isEmpty()) {
+            return prompt;
+        }
+        int count = wanted.getAsInt();
+        if (count < 1 && count != -1) {
+            throw RequestException.bad(
+                    "truncate_prompt_tokens",
+                    "truncate_prompt_tokens is " + count
+                            + "; it must be at least 1, or -1 for as many tokens as the context holds");
+        }
+        int kept = count == -1 ? Math.max(1, contextTokens - maxTokens) : count;
+        return kept < prompt.length ? Arrays.copyOfRange(prompt, prompt.length - kept, prompt.length) : prompt;
     }
 
     private int[] tokenize(String field, String text, boolean addSpecial) {

@@ -22,13 +22,22 @@ final class RequestFields {
 
     /** The raw value; empty when absent or null. */
     Optional<JsonNode> field(String name) {
-        ApiFields.requireHonoured(endpoint, name);
+        return field(name, FieldType.ANY);
+    }
+
+    private Optional<JsonNode> field(String name, FieldType type) {
+        ApiFields.requireHonoured(endpoint, name, type);
         JsonNode node = root.get(name);
         return node == null || node.isNull() ? Optional.empty() : Optional.of(node);
     }
 
+    /** Whether the endpoint has the field at all. */
+    boolean honours(String name) {
+        return ApiFields.honours(endpoint, name);
+    }
+
     double number(String name, double defaultValue) {
-        return field(name).map(node -> finite(name, node)).orElse(defaultValue);
+        return field(name, FieldType.NUMBER).map(node -> finite(name, node)).orElse(defaultValue);
     }
 
     private static double finite(String name, JsonNode node) {
@@ -39,11 +48,13 @@ final class RequestFields {
     }
 
     int integer(String name, int defaultValue) {
-        return field(name).map(node -> whole(name, node)).orElse(defaultValue);
+        return field(name, FieldType.INTEGER).map(node -> whole(name, node)).orElse(defaultValue);
     }
 
     OptionalInt integer(String name) {
-        return field(name).map(node -> OptionalInt.of(whole(name, node))).orElse(OptionalInt.empty());
+        return field(name, FieldType.INTEGER)
+                .map(node -> OptionalInt.of(whole(name, node)))
+                .orElse(OptionalInt.empty());
     }
 
     static int whole(String name, JsonNode node) {
@@ -54,7 +65,7 @@ final class RequestFields {
     }
 
     Optional<Long> wholeLong(String name) {
-        return field(name).map(node -> {
+        return field(name, FieldType.INTEGER).map(node -> {
             if (!node.isIntegralNumber() || !node.canConvertToLong()) {
                 throw wrong(name, node, "an integer of 64 bits");
             }
@@ -63,7 +74,7 @@ final class RequestFields {
     }
 
     boolean flag(String name, boolean defaultValue) {
-        return field(name).map(node -> truth(name, node)).orElse(defaultValue);
+        return field(name, FieldType.BOOLEAN).map(node -> truth(name, node)).orElse(defaultValue);
     }
 
     static boolean truth(String name, JsonNode node) {
@@ -74,7 +85,7 @@ final class RequestFields {
     }
 
     Optional<String> text(String name) {
-        return field(name).map(node -> string(name, node));
+        return field(name, FieldType.STRING).map(node -> string(name, node));
     }
 
     static String string(String name, JsonNode node) {

@@ -17,7 +17,7 @@ final class TokenizeHandler {
 
     /** Fields that have no effect without messages. */
     private static final List<String> CHAT_FIELDS =
-            List.of("add_generation_prompt", "chat_template_kwargs", "tools", "tool_choice");
+            List.of("add_generation_prompt", "continue_final_message", "chat_template_kwargs", "tools", "tool_choice");
 
     private final ServedModel model;
     private final RequestParser parser;

@@ -88,11 +88,10 @@ class HttpConnectionTest {
     void writesOneLinePerRequestWhenItEnds() {
         serving = exchange -> {
             nanos += 1_234_567_890;
-            exchange.responseHeader("X-Request-Id", "abc");
             exchange.tokens(12, 34);
             exchange.respond(429, "text/plain", new byte[0]);
         };
-        send("POST /v1/completions?key=secret HTTP/1.1\r\nContent-Length: 6\r\n\r\nprompt");
+        send("POST /v1/completions?key=secret HTTP/1.1\r\nX-Request-Id: abc\r\nContent-Length: 6\r\n\r\nprompt");
         assertThat(logged)
                 .containsExactly("POST /v1/completions 429 1234ms prompt_tokens=12 output_tokens=34 client=- id=abc");
     }
@@ -103,7 +102,7 @@ class HttpConnectionTest {
         assertThat(logged)
                 .hasSize(2)
                 .allSatisfy(line -> assertThat(line)
-                        .matches("\\S+ \\S+ \\d{3} \\d+ms prompt_tokens=0 output_tokens=0 client=- id=-")
+                        .matches("\\S+ \\S+ \\d{3} \\d+ms prompt_tokens=0 output_tokens=0 client=- id=[0-9a-f]{32}")
                         .matches("\\P{Cntrl}*"));
     }
 
@@ -114,9 +113,9 @@ class HttpConnectionTest {
             exchange.tokens(3, 1);
             throw new ClientGoneException();
         };
-        send("POST /v1/completions HTTP/1.1\r\nContent-Length: 0\r\n\r\n");
+        send("POST /v1/completions HTTP/1.1\r\nX-Request-Id: abc\r\nContent-Length: 0\r\n\r\n");
         assertThat(logged)
-                .containsExactly("POST /v1/completions 499 0ms prompt_tokens=3 output_tokens=1 client=- id=-");
+                .containsExactly("POST /v1/completions 499 0ms prompt_tokens=3 output_tokens=1 client=- id=abc");
     }
 
     private void send(String text) {

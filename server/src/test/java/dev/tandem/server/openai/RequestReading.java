@@ -6,6 +6,8 @@ import dev.tandem.text.ChatTemplate;
 import java.io.ByteArrayInputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Optional;
+import tools.jackson.databind.ObjectMapper;
+import tools.jackson.databind.node.ArrayNode;
 
 /** Reads a body as the handlers do before they submit it to the engine; for the fuzz target. */
 public final class RequestReading {
@@ -40,6 +42,13 @@ public final class RequestReading {
                 sampling(fields, parser, "max_completion_tokens");
             }
             case COMPLETIONS -> sampling(fields, parser, "max_tokens");
+            case MESSAGES, COUNT_TOKENS -> new MessagesPrompt(new ChatPrompt(model, promptReader, parser)).read(fields);
+            case RESPONSES -> {
+                ArrayNode conversation = new ObjectMapper().createArrayNode();
+                ResponsesPrompt.append(conversation, fields);
+                new ChatPrompt(model, promptReader, parser)
+                        .read("input", ResponsesPrompt.withInstructions(conversation, "instructions"), false);
+            }
             case TOKENIZE -> {
                 if (fields.field("messages").isPresent()) {
                     new ChatPrompt(model, promptReader, parser).read(fields);

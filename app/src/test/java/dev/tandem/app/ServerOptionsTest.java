@@ -1,0 +1,63 @@
+package dev.tandem.app;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.engine.config.ConfigurationException;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Optional;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** API keys from the command line and from a file. */
+class ServerOptionsTest {
+    @TempDir
+    Path folder;
+
+    private List<String> keys(String file) throws IOException {
+        ServerOptions options = new ServerOptions();
+        options.apiKey = Optional.of("option");
+        options.apiKeyFile = Optional.of(Files.writeString(folder.resolve("keys"), file));
+        return options.keys();
+    }
+
+    @Test
+    void keysOfTheFileAreAddedToTheOption() throws IOException {
+        assertThat(keys("# ours\nfirst\n\n  second  \r\nthird")).containsExactly("option", "first", "second", "third");
+    }
+
+    @Test
+    void errorsNameTheLineAndShowNoKey() {
+        assertThatThrownBy(() -> keys("fine\nsec ret\n"))
+                .isInstanceOf(ConfigurationException.class)
+                .hasMessageContaining("line 2")
+                .hasMessageNotContaining("sec ret");
+        assertThatThrownBy(() -> keys("# nothing\n"))
+                .isInstanceOf(ConfigurationException.class)
+                .hasMessageContaining("has no key");
+        ServerOptions missing = new ServerOptions();
+        missing.apiKeyFile = Optional.of(folder.resolve("none"));
+        assertThatThrownBy(missing::keys)
+                .isInstanceOf(ConfigurationException.class)
+                .hasMessageContaining("--api-key-file")
+                .hasMessageContaining("cannot be read");
+    }
+
+    @Test
+    void withoutKeysNoneIsNeeded() {
+        assertThat(new ServerOptions().keys()).isEmpty();
+    }
+
+    @Test
+    void tlsNeedsBothFiles() {
+        HttpOptions options = new HttpOptions();
+        options.keyFile = Optional.of(folder);
+        assertThatThrownBy(options::tls)
+                .isInstanceOf(ConfigurationException.class)
+                .hasMessageContaining("--ssl-certfile and --ssl-keyfile");
+        assertThat(new HttpOptions().tls()).isEmpty();
+    }
+}

@@ -1,0 +1,69 @@
+package dev.tandem.server.openai;
+
+import java.util.Map;
+import tools.jackson.databind.JsonNode;
+
+/** The tables of request fields of Anthropic's Messages API. */
+final class MessagesFields {
+    private static final String TYPE = "type";
+
+    private MessagesFields() {}
+
+    static Map<String, ApiFields.Rule> create() {
+        return prompt(new ApiFields.Rules())
+                .honours("max_tokens", FieldType.INTEGER, "max tokens of the answer; required")
+                .honours("stream", FieldType.BOOLEAN, "whether the answer comes as server-sent events")
+                .honours(
+                        "temperature",
+                        FieldType.NUMBER,
+                        "0 is greedy; the model's recommendation when left out, else 1")
+                .honours("top_p", FieldType.NUMBER, "likewise")
+                .honours("top_k", FieldType.INTEGER, "likewise")
+                .honours("stop_sequences", FieldType.LIST, "strings that end the answer")
+                .honours("timeout", FieldType.NUMBER, "seconds within which the answer must be complete; Tandem's own")
+                .honours(
+                        "cache_salt",
+                        FieldType.STRING,
+                        "shares the KV of equal prefixes with requests of the same salt only; Tandem's own")
+                .ignores("metadata", "nothing is kept per user")
+                .ignores("service_tier", "there is one tier")
+                .byName;
+    }
+
+    static Map<String, ApiFields.Rule> countTokens() {
+        return prompt(new ApiFields.Rules()).byName;
+    }
+
+    /** Fields that make the prompt. */
+    private static ApiFields.Rules prompt(ApiFields.Rules rules) {
+        return rules.honours(
+                        "messages",
+                        FieldType.LIST,
+                        "the conversation: user and assistant in any order; content is text or a list of blocks of type"
+                                + " text, tool_use or tool_result; thinking blocks are left out of the prompt, and the"
+                                + " answer continues a last message of the assistant; required")
+                .honours("model", FieldType.STRING, "the served model's name; may be left out")
+                .honours("system", FieldType.ANY, "the system prompt: text or a list of text blocks")
+                .ignores("cache_control", "there is no prompt cache that a request controls")
+                .refusesUnlessEmpty("tools", ApiFields.TOOLS_LATER)
+                .refusesUnless(
+                        "{\"type\": \"auto\"} or {\"type\": \"none\"}",
+                        value -> hasType(value, "auto") || hasType(value, "none"),
+                        "tool_choice",
+                        ApiFields.TOOLS_LATER)
+                .refusesUnless(
+                        "{\"type\": \"disabled\"}",
+                        value -> hasType(value, "disabled"),
+                        "thinking",
+                        "reasoning is part of the answer's text; " + ApiFields.LEAVE_OUT)
+                .refusesUnlessEmpty("mcp_servers", "the server calls no tools; " + ApiFields.LEAVE_OUT)
+                .refusesUnlessEmpty("context_management", "shorten the conversation")
+                .refusesUnlessEmpty("output_config", ApiFields.LEAVE_OUT)
+                .refuses("output_format", ApiFields.LEAVE_OUT)
+                .refuses("container", "the server runs no code; " + ApiFields.LEAVE_OUT);
+    }
+
+    private static boolean hasType(JsonNode value, String type) {
+        return value.isObject() && value.path(TYPE).asString("").equals(type);
+    }
+}
