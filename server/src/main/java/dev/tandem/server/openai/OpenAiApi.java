@@ -14,6 +14,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicInteger;
+import tools.jackson.databind.ObjectMapper;
 
 /**
  * Routes paths to handlers and turns errors into answers.
@@ -21,6 +22,7 @@ import java.util.concurrent.atomic.AtomicInteger;
  * <p>Owned by: thread-safe; all requests share it.
  */
 public final class OpenAiApi implements Router {
+    private static final ObjectMapper JSON = new ObjectMapper();
     /** Seconds after which a refused client may try again. */
     private static final String RETRY_AFTER = "1";
 
@@ -98,9 +100,18 @@ public final class OpenAiApi implements Router {
                         .onEventLoop(),
                 Route.get("/version", "Names the server's version.", status::version)
                         .onEventLoop(),
+                Route.get(
+                                "/openapi.json",
+                                "Describes this API.",
+                                exchange -> exchange.respond(200, "application/json", description(version)))
+                        .withoutKey(),
                 Route.get("/metrics", "Has the metrics in Prometheus' text format.", status::metrics)
                         .withoutKey()
                         .onEventLoop()));
+    }
+
+    private byte[] description(String version) {
+        return JSON.writeValueAsBytes(ApiDescription.of(routes.all(), version));
     }
 
     private long now() {
