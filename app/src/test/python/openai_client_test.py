@@ -73,8 +73,8 @@ expect(openai.BadRequestError, top_p=0)
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
 for name, value in {"some_unknown_field": 1, "guided_json": {}, "guided_choice": ["a"],
                     "structured_outputs": {"regex": "a"}, "bad_words": ["a"], "allowed_token_ids": [1],
-                    "prompt_logprobs": 1, "truncate_prompt_tokens": 5,
-                    "chat_template": "x", "continue_final_message": True, "documents": [{"text": "x"}]}.items():
+                    "prompt_logprobs": 1, "truncate_prompt_tokens": 0,
+                    "chat_template": "x", "documents": [{"text": "x"}]}.items():
     e = expect(openai.BadRequestError, extra_body={name: value})
     assert e.body["param"] == name and name in e.body["message"], e.body
 for name, arguments in {"tools": {"tools": [TOOL]}, "functions": {"functions": [TOOL["function"]]},

@@ -39,9 +39,7 @@ final class MessagesFields {
         return rules.honours(
                         "messages",
                         FieldType.LIST,
-                        "the conversation: user and assistant in any order; content is text or a list of blocks of type"
-                                + " text, tool_use or tool_result; thinking blocks are left out of the prompt, and the"
-                                + " answer continues a last message of the assistant; required")
+                        "the conversation of user and assistant: text or content blocks; required")
                 .honours("model", FieldType.STRING, "the served model's name; may be left out")
                 .honours("system", FieldType.ANY, "the system prompt: text or a list of text blocks")
                 .ignores("cache_control", "there is no prompt cache that a request controls")

@@ -9,11 +9,7 @@ final class ResponsesFields {
 
     static Map<String, ApiFields.Rule> create() {
         return new ApiFields.Rules()
-                .honours(
-                        "input",
-                        FieldType.ANY,
-                        "the user's text, or a list of items of type message, function_call or function_call_output;"
-                                + " reasoning items are left out of the prompt; required")
+                .honours("input", FieldType.ANY, "the user's text, or a list of items; required")
                 .honours("instructions", FieldType.STRING, "the system prompt of this response alone")
                 .honours("model", FieldType.STRING, "the served model's name; may be left out")
                 .honours(
@@ -24,8 +20,7 @@ final class ResponsesFields {
                 .honours(
                         "background",
                         FieldType.BOOLEAN,
-                        "whether the answer comes at once and the response is computed afterwards; needs store, and"
-                                + " no stream; default false")
+                        "whether the response is computed after the answer; needs store, and no stream; default false")
                 .honours("stream", FieldType.BOOLEAN, "whether the answer comes as server-sent events")
                 .honours("metadata", FieldType.OBJECT, "returned with the response")
                 .honours(
