@@ -16,8 +16,8 @@ import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.http.OriginPolicy;
 import dev.tandem.server.http.Tls;
 import dev.tandem.server.metrics.ServerMetrics;
-import dev.tandem.server.openai.CacheSaltFrom;
 import dev.tandem.server.openai.ApiKeys;
+import dev.tandem.server.openai.CacheSaltFrom;
 import dev.tandem.server.openai.ServedModel;
 import dev.tandem.text.ChatTemplate;
 import java.io.IOException;
@@ -71,14 +71,7 @@ final class RunningServer implements AutoCloseable {
 
     /** A server with a prefix cache; {@link ContentExecutor#prompt} must name each prompt. */
     RunningServer(CacheSaltFrom salts) {
-        this(
-                LIMITS,
-                ORIGINS,
-                Optional.empty(),
-                ApiKeys.NONE,
-                AccessLog.OFF,
-                PrefixCacheOptions.on(1),
-                salts);
+        this(LIMITS, ORIGINS, Optional.empty(), ApiKeys.NONE, AccessLog.OFF, PrefixCacheOptions.on(1), salts);
     }
 
     private RunningServer(

@@ -17,7 +17,8 @@ final class MessagesHandler {
     private static final String MAX_TOKENS = "max_tokens";
 
     /** A parsed request, ready for the engine. */
-    private record Prepared(int[] prompt, SamplingParams sampling, boolean stream, PrefixCaching caching, Deadline deadline) {}
+    private record Prepared(
+            int[] prompt, SamplingParams sampling, boolean stream, PrefixCaching caching, Deadline deadline) {}
 
     private final ServedModel model;
     private final RequestParser parser;
@@ -42,7 +43,14 @@ final class MessagesHandler {
                 1,
                 request.deadline(),
                 (index, sink) -> new Request(
-                        id, request.prompt(), request.sampling(), 0, LatencyTargets.NONE, model.decoder(true), sink).withCaching(request.caching()))) {
+                                id,
+                                request.prompt(),
+                                request.sampling(),
+                                0,
+                                LatencyTargets.NONE,
+                                model.decoder(true),
+                                sink)
+                        .withCaching(request.caching()))) {
             MessagesWriter writer = new MessagesWriter(exchange, generation, id, model.name(), request.prompt().length);
             if (request.stream()) {
                 writer.stream();
@@ -83,7 +91,12 @@ final class MessagesHandler {
                 .stop(stops(fields))
                 .build();
         int[] prompt = prompts.read(fields);
-        return new Prepared(prompt, sampling, fields.flag("stream", false), model.cacheSaltFrom().read(fields, exchange), Deadline.read(fields, start));
+        return new Prepared(
+                prompt,
+                sampling,
+                fields.flag("stream", false),
+                model.cacheSaltFrom().read(fields, exchange),
+                Deadline.read(fields, start));
     }
 
     private static List<String> stops(RequestFields fields) {

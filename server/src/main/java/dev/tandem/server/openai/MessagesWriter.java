@@ -23,6 +23,8 @@ final class MessagesWriter {
     private final String model;
     private final int promptTokens;
     private int outputTokens;
+    /** Of the prompt; known at the end. */
+    private int cachedTokens;
 
     MessagesWriter(Exchange exchange, Generation generation, String id, String model, int promptTokens) {
         this.exchange = exchange;
@@ -44,6 +46,7 @@ final class MessagesWriter {
                     }
                     case TokenEvent.Finished finished -> {
                         text.append(finished.text());
+                        cachedTokens = finished.usage().cachedTokens();
                         ObjectNode message = message();
                         message.withArray("content")
                                 .addObject()
@@ -77,6 +80,7 @@ final class MessagesWriter {
                     }
                     case TokenEvent.Finished finished -> {
                         delta(finished.text());
+                        cachedTokens = finished.usage().cachedTokens();
                         close(finished);
                         return;
                     }
@@ -159,11 +163,12 @@ final class MessagesWriter {
         }
     }
 
+    /** In this API, input tokens are those that were not in the cache. */
     private void writeUsage(ObjectNode node) {
         node.putObject("usage")
-                .put("input_tokens", promptTokens)
+                .put("input_tokens", promptTokens - cachedTokens)
                 .put("cache_creation_input_tokens", 0)
-                .put("cache_read_input_tokens", 0)
+                .put("cache_read_input_tokens", cachedTokens)
                 .put("output_tokens", outputTokens);
     }
 }

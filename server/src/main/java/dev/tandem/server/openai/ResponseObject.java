@@ -64,12 +64,16 @@ record ResponseObject(String id, long created, String model, int promptTokens, E
         return root;
     }
 
-    /** The response with what was generated. */
-    ObjectNode finished(Status status, String text, int outputTokens) {
+    /**
+     * The response with what was generated.
+     *
+     * @param cachedTokens of the prompt
+     */
+    ObjectNode finished(Status status, String text, int outputTokens, int cachedTokens) {
         ObjectNode root = head(status);
         root.putArray("output").add(message(status, text));
         ObjectNode usage = root.putObject("usage").put("input_tokens", promptTokens);
-        usage.putObject("input_tokens_details").put("cached_tokens", 0);
+        usage.putObject("input_tokens_details").put("cached_tokens", cachedTokens);
         usage.put("output_tokens", outputTokens);
         usage.putObject("output_tokens_details").put("reasoning_tokens", 0);
         usage.put("total_tokens", promptTokens + outputTokens);

@@ -91,7 +91,7 @@ final class ResponseRun {
     }
 
     private ObjectNode cancelled() {
-        return object.finished(Status.CANCELLED, text.toString(), outputTokens);
+        return object.finished(Status.CANCELLED, text.toString(), outputTokens, 0);
     }
 
     private void end(ObjectNode last) {
@@ -116,7 +116,11 @@ final class ResponseRun {
                         case LENGTH -> Status.INCOMPLETE;
                         case ABORT -> Status.CANCELLED;
                     };
-                    return object.finished(status, text.toString(), outputTokens);
+                    return object.finished(
+                            status,
+                            text.toString(),
+                            outputTokens,
+                            finished.usage().cachedTokens());
                 }
                 case TokenEvent.Failed failed -> {
                     return object.failed(failed.message());

@@ -58,7 +58,8 @@ final class ResponsesHandler {
         // who knows the id may read the response: no part of it comes from a client
         String id = "resp_" + UUID.randomUUID().toString().replace("-", "");
         Generation.RequestMaker maker = (index, sink) -> new Request(
-                id, request.prompt(), request.sampling(), 0, LatencyTargets.NONE, model.decoder(true), sink).withCaching(request.caching());
+                        id, request.prompt(), request.sampling(), 0, LatencyTargets.NONE, model.decoder(true), sink)
+                .withCaching(request.caching());
         ResponseObject object = new ResponseObject(
                 id, time.instant().getEpochSecond(), model.name(), request.prompt().length, request.echo());
         Optional<ResponseStore> kept = request.echo().store() ? Optional.of(store) : Optional.empty();
@@ -141,7 +142,13 @@ final class ResponsesHandler {
             throw RequestException.bad("input", "input has no message; send at least one");
         }
         return new Prepared(
-                prompts.read("input", whole, false), conversation, params, stream, echo, model.cacheSaltFrom().read(fields, exchange), Deadline.read(fields, start));
+                prompts.read("input", whole, false),
+                conversation,
+                params,
+                stream,
+                echo,
+                model.cacheSaltFrom().read(fields, exchange),
+                Deadline.read(fields, start));
     }
 
     private static void checkBackground(ResponseObject.Echo echo, boolean stream) {
