@@ -5,9 +5,9 @@ import io.netty.channel.ChannelPipeline;
 import io.netty.handler.ssl.SslContext;
 import io.netty.handler.ssl.SslContextBuilder;
 import io.netty.handler.ssl.SslProvider;
+import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import javax.net.ssl.SSLException;
 
 /**
  * The certificate with which the server speaks TLS.
@@ -36,7 +36,7 @@ public final class Tls {
                     .sslProvider(SslProvider.JDK)
                     .protocols("TLSv1.3", "TLSv1.2")
                     .build());
-        } catch (IllegalArgumentException | SSLException e) {
+        } catch (IllegalArgumentException | IOException e) {
             throw new ConfigurationException("--ssl-certfile " + certificates + " and --ssl-keyfile " + key
                     + " are no certificate and its key: " + reason(e)
                     + "; give an X.509 certificate chain and its PKCS #8 key without a password, both in PEM format");
