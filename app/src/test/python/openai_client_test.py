@@ -71,8 +71,8 @@ expect(openai.BadRequestError, messages=[])
 expect(openai.BadRequestError, messages=[{"role": "user", "content": "word " * 20000}])
 expect(openai.BadRequestError, top_p=0)
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
-for name, value in {"some_unknown_field": 1, "guided_json": {}, "guided_choice": ["a"],
-                    "structured_outputs": {"regex": "a"}, "bad_words": ["a"], "allowed_token_ids": [1],
+for name, value in {"some_unknown_field": 1, "guided_whitespace_pattern": "x", "structural_tag": {},
+                    "bad_words": ["a"], "allowed_token_ids": [1],
                     "prompt_logprobs": 1, "truncate_prompt_tokens": 0,
                     "chat_template": "x", "documents": [{"text": "x"}]}.items():
     e = expect(openai.BadRequestError, extra_body={name: value})
@@ -82,7 +82,7 @@ for name, arguments in {"tools": {"tools": [TOOL]}, "functions": {"functions": [
                                         "tool_choice": {"type": "function", "function": {"name": "weather"}}},
                         "modalities": {"modalities": ["text", "audio"]},
                         "reasoning_effort": {"reasoning_effort": "high"},
-                        "response_format": {"response_format": {"type": "json_object"}}}.items():
+                        "response_format": {"response_format": {"type": "xml"}}}.items():
     e = expect(openai.BadRequestError, **arguments)
     assert e.body["param"] == name, e.body
 client.chat.completions.create(model=MODEL, messages=QUESTION, max_tokens=1, user="u", metadata={"a": "b"}, store=False,
