@@ -21,6 +21,7 @@ class GrammarFieldsTest {
     @AfterEach
     void stop() {
         server.close();
+        assertThat(server.grammars.open).as("grammars that are not freed").hasValue(0);
     }
 
     private RawClient.Answer ask(String path, String fields) throws IOException {
@@ -98,12 +99,10 @@ class GrammarFieldsTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"/v1/chat/completions", "/v1/completions"})
-    void grammarsAreFreed(String path) throws IOException {
+    void grammarsOfSeveralAnswersAndOfRefusedRequestsAreFreed(String path) throws IOException {
         assertThat(ask(path, "\"guided_regex\": \"a\", \"n\": 3").status()).isEqualTo(200);
         assertThat(ask(path, "\"guided_regex\": \"a\", \"max_tokens\": 100000").status())
                 .isEqualTo(400);
-        server.close();
-        assertThat(server.grammars.open).hasValue(0);
     }
 
     @Test
