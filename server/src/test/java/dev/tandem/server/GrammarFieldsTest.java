@@ -21,7 +21,9 @@ class GrammarFieldsTest {
     @AfterEach
     void stop() {
         server.close();
-        assertThat(server.grammars.open).as("grammars that are not freed").hasValue(0);
+        while (server.grammars.open.get() > 0) { // a grammar that is not freed fails the test by its timeout
+            Thread.onSpinWait();
+        }
     }
 
     private RawClient.Answer ask(String path, String fields) throws IOException {
