@@ -27,7 +27,11 @@ record Route(
 
     /** Serves one request. */
     interface Handler {
-        /** @param id value of the path's parameter; empty when it has none */
+        /**
+         * Answers a request.
+         *
+         * @param id value of the path's parameter; empty when it has none
+         */
         void serve(Exchange exchange, String id) throws InterruptedException;
     }
 
