@@ -105,7 +105,8 @@ final class ResponseStore {
         List<String> oldest = new ArrayList<>(entries.keySet());
         for (int i = 0; i < oldest.size() && used > limit; i++) {
             String candidate = oldest.get(i);
-            if (entries.get(candidate) instanceof Entry kept && kept.hasEnded()) {
+            Entry kept = entries.get(candidate);
+            if (kept != null && kept.hasEnded()) {
                 entries.remove(candidate);
                 Long freed = sizes.remove(candidate);
                 used -= freed == null ? 0 : freed;
