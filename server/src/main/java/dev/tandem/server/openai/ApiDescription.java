@@ -17,7 +17,7 @@ final class ApiDescription {
     private static final String TYPE = "type";
     private static final String ERROR = "Error";
     /** Statuses that any request with a body may get. */
-    private static final List<Integer> ERRORS_WITH_BODY = List.of(400, 404, 408, 413, 415, 429, 500, 503);
+    private static final List<Integer> ERRORS_WITH_BODY = List.of(400, 404, 408, 413, 415, 429, 500, 501, 503);
 
     private ApiDescription() {}
 
