@@ -2,6 +2,7 @@ package dev.tandem.grammar;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.Set;
 import tools.jackson.core.io.JsonStringEncoder;
 import tools.jackson.databind.JsonNode;
@@ -44,6 +45,14 @@ public record GrammarSource(Syntax syntax, String text) {
      * @param end the text that ends the tag
      */
     public record Tag(String begin, JsonNode schema, String end) {}
+
+    /**
+     * Free text before what a grammar describes, as the reasoning of a model.
+     *
+     * @param begin the text that begins it, so that it may be missing; empty when it has begun already
+     * @param end the text that ends it
+     */
+    public record Lead(String begin, String end) {}
 
     /** Options of llguidance in a schema. One of them makes it ignore keywords, so clients may not set them. */
     private static final String OPTIONS = "x-guidance";
@@ -154,6 +163,31 @@ public record GrammarSource(Syntax syntax, String text) {
             grammar.append("trigger" + i + "[lazy]: TEXT " + quoted(triggers.get(i)) + "\n");
         }
         return lark(grammar + "TEXT: /(.|\\n)*/\n");
+    }
+
+    /**
+     * One or more of the tags and nothing else.
+     *
+     * @param separator text between two tags
+     * @param several whether there may be more than one
+     * @param lead what precedes them
+     * @throws GrammarException when a schema is refused
+     */
+    public static GrammarSource tagList(List<Tag> tags, String separator, boolean several, Optional<Lead> lead) {
+        tags.forEach(tag -> check(tag.schema()));
+        String tag = String.join(
+                " | ",
+                tags.stream()
+                        .map(one -> quoted(one.begin()) + " %json " + one.schema() + " " + quoted(one.end()))
+                        .toList());
+        String begin = lead.map(
+                        text -> text.begin().isEmpty() ? "thought " : "(" + quoted(text.begin()) + " thought)? ")
+                .orElse("");
+        String thought = lead.map(text -> "thought: thinking SPACE\nthinking[lazy]: TEXT " + quoted(text.end())
+                        + "\nTEXT: /(.|\\n)*/\nSPACE: /[ \\n]*/\n")
+                .orElse("");
+        String more = several ? " (" + quoted(separator) + " tag)*" : "";
+        return lark("start: " + begin + "tag" + more + "\ntag: " + tag + "\n" + thought);
     }
 
     /** Lark's strings are JSON's, but without any control character. */

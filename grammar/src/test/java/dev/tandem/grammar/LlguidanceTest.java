@@ -8,6 +8,7 @@ import dev.tandem.engine.sampling.SamplingException;
 import dev.tandem.grammar.GrammarSource.Whitespace;
 import java.time.Duration;
 import java.util.List;
+import java.util.Optional;
 import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.concurrent.ThreadLocalRandom;
@@ -124,6 +125,36 @@ class LlguidanceTest {
     void choicesMayBeMany() {
         List<String> texts = IntStream.range(0, 5000).mapToObj(i -> "x" + i).toList();
         outputs(GrammarSource.choice(texts), output -> assertThat(output).isIn(texts));
+    }
+
+    private static GrammarSource calls(boolean several, Optional<GrammarSource.Lead> lead) {
+        return GrammarSource.tagList(
+                List.of(
+                        new GrammarSource.Tag("<one>", JSON.readTree("{\"enum\": [1, 2]}"), "</one>"),
+                        new GrammarSource.Tag("<two>", JSON.readTree("{\"type\": \"boolean\"}"), "</two>")),
+                "\n",
+                several,
+                lead);
+    }
+
+    @Test
+    void tagListsAreTagsAlone() {
+        String tag = "(<one>[12]</one>|<two>(true|false)</two>)";
+        outputs(calls(true, Optional.empty()), output -> assertThat(output).matches(tag + "(\n" + tag + ")*"));
+        outputs(calls(false, Optional.empty()), output -> assertThat(output).matches(tag));
+    }
+
+    @Test
+    void tagListsMayFollowFreeText() {
+        GrammarSource begun = calls(false, Optional.of(new GrammarSource.Lead("", "</think>")));
+        assertThat(accepts(begun, "I\nthink </thin> <one>3</one>.</think>\n\n<one>2</one>"))
+                .isTrue();
+        assertThat(accepts(begun, "no end <one>2</one>")).isFalse();
+        assertThat(accepts(begun, "</think><one>3</one>")).isFalse();
+        GrammarSource optional = calls(false, Optional.of(new GrammarSource.Lead("<think>", "</think>")));
+        assertThat(accepts(optional, "<think>a</think><one>2</one>")).isTrue();
+        assertThat(accepts(optional, "<one>2</one>")).isTrue();
+        assertThat(accepts(optional, "a <one>2</one>")).isFalse();
     }
 
     @Test

@@ -82,7 +82,6 @@ class ApiFieldsTest {
                 "\"documents\": [{\"text\": \"x\"}]",
                 "\"modalities\": [\"audio\"]",
                 "\"audio\": {\"voice\": \"a\"}",
-                "\"reasoning_effort\": \"high\"",
                 "\"web_search_options\": {}",
                 "\"echo\": true"
             })
@@ -112,7 +111,7 @@ class ApiFieldsTest {
                 "\"response_format\": {\"type\": \"text\"}",
                 "\"tools\": []",
                 "\"tool_choice\": \"auto\"",
-                "\"tools\": [{\"type\": \"function\"}], \"tool_choice\": \"none\"",
+                "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}], \"tool_choice\": \"none\"",
                 "\"max_completion_tokens\": 1",
                 "\"stream_options\": {\"include_usage\": true, \"continuous_usage_stats\": null}, \"stream\": true",
                 "\"logprobs\": true, \"top_logprobs\": 2"
@@ -135,12 +134,11 @@ class ApiFieldsTest {
             delimiter = '|',
             quoteCharacter = '`',
             value = {
-                "\"tools\": [{\"type\": \"function\"}] | tools | tool calls cannot be parsed yet",
-                "\"tools\": [{\"type\": \"function\"}], \"tool_choice\": \"auto\" | tools | set tool_choice to "
+                "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}] | tools | set tool_choice to "
                         + "\"none\"",
-                "\"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"f\"}} | tool_choice | a named "
-                        + "tool_choice",
-                "\"tool_choice\": \"required\" | tool_choice | tool_choice is \"required\"",
+                "\"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"f\"}} | tool_choice | send tools",
+                "\"tool_choice\": \"required\" | tool_choice | send tools",
+                "\"reasoning_effort\": \"high\" | reasoning_effort | cannot change it",
                 "\"top_logprobs\": 3 | top_logprobs | needs logprobs",
                 "\"stream_options\": {\"include_usage\": true} | stream_options | needs stream",
                 "\"stream\": true, \"stream_options\": {\"x\": 1} | stream_options.x | is not supported",

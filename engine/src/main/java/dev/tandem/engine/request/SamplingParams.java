@@ -287,6 +287,13 @@ public final class SamplingParams {
         return new Builder(this).grammar(Optional.of(value)).build();
     }
 
+    /** The same parameters for the rest of an output that has {@code tokens} already, fewer than its max. */
+    public SamplingParams after(int tokens) {
+        Builder builder = new Builder(this);
+        builder.maxTokens = maxTokens.isPresent() ? OptionalInt.of(maxTokens.getAsInt() - tokens) : maxTokens;
+        return builder.minTokens(Math.max(0, minTokens - tokens)).build();
+    }
+
     @Override
     public String toString() {
         return "SamplingParams[temperature=" + temperature

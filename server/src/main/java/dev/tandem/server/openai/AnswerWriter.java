@@ -2,7 +2,14 @@ package dev.tandem.server.openai;
 
 import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.server.http.Exchange;
+import dev.tandem.text.answer.AnswerPart;
+import dev.tandem.text.answer.ToolCallFormat;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Optional;
+import java.util.UUID;
+import java.util.function.IntFunction;
+import java.util.stream.Stream;
 import tools.jackson.databind.ObjectMapper;
 import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
@@ -15,6 +22,7 @@ import tools.jackson.databind.node.ObjectNode;
  */
 final class AnswerWriter {
     private static final ObjectMapper JSON = new ObjectMapper();
+    private static final String NO_CALL = "the model ended its answer without the call that tool_choice demands";
 
     /** How an endpoint writes a choice. */
     interface Shape {
@@ -25,14 +33,22 @@ final class AnswerWriter {
             return Optional.empty();
         }
 
-        /** Writes one text chunk of a stream. */
-        void writePiece(ObjectNode choice, String text);
+        /**
+         * Writes one chunk of a stream.
+         *
+         * @param callId the id of a call by its index
+         */
+        void writePart(ObjectNode choice, AnswerPart part, IntFunction<String> callId);
 
         /** Writes the last chunk of a choice, which has no text. */
         void writeEnd(ObjectNode choice);
 
-        /** Writes the whole text of an answer that is not streamed. */
-        void writeWhole(ObjectNode choice, String text);
+        /**
+         * Writes an answer that is not streamed.
+         *
+         * @param callId the id of a call by its index
+         */
+        void writeWhole(ObjectNode choice, AnswerChoice answer, IntFunction<String> callId);
 
         void writeLogprobs(ObjectNode choice, Logprobs logprobs);
     }
@@ -51,7 +67,8 @@ final class AnswerWriter {
     private final ServedModel model;
     private final Shape shape;
     private final OutputOptions output;
-    private final Choice[] choices;
+    private final AnswerReading reading;
+    private final AnswerChoice[] choices;
     private final int promptTokens;
     private int completionTokens;
     private int hostTokens;
@@ -60,17 +77,6 @@ final class AnswerWriter {
 
     private int running;
 
-    private static final class Choice {
-        final StringBuilder text = new StringBuilder();
-        final Logprobs logprobs;
-        String finishReason = "";
-        String stopReason = "";
-
-        Choice(ServedModel model) {
-            logprobs = new Logprobs(model.tokenizer().vocabulary());
-        }
-    }
-
     /** @param promptTokens of all prompts together; each prompt counts once, however many choices it has */
     AnswerWriter(
             String id,
@@ -78,6 +84,7 @@ final class AnswerWriter {
             ServedModel model,
             Shape shape,
             OutputOptions output,
+            AnswerReading reading,
             int choices,
             int promptTokens) {
         this.id = id;
@@ -85,17 +92,18 @@ final class AnswerWriter {
         this.model = model;
         this.shape = shape;
         this.output = output;
+        this.reading = reading;
         this.promptTokens = promptTokens;
         this.running = choices;
-        this.choices = new Choice[choices];
+        this.choices = new AnswerChoice[choices];
         for (int i = 0; i < choices; i++) {
-            this.choices[i] = new Choice(model);
+            this.choices[i] = new AnswerChoice(model.tokenizer().vocabulary(), reading);
         }
     }
 
     /** Puts text before the generated text of a choice ({@code echo}). */
     void prefix(int choice, String text) {
-        choices[choice].text.append(text);
+        choices[choice].prefix(text);
     }
 
     void write(Exchange exchange, Generation generation) throws InterruptedException {
@@ -113,10 +121,19 @@ final class AnswerWriter {
     private void answer(Exchange exchange, Generation generation) throws InterruptedException {
         while (generation.isRunning()) {
             Generation.Event next = generation.next();
-            Choice choice = choices[next.index()];
+            AnswerChoice choice = choices[next.index()];
             switch (next.event()) {
-                case TokenEvent.Token token -> accept(choice, token);
-                case TokenEvent.Finished finished -> finish(choice, finished);
+                case TokenEvent.Token token -> {
+                    accept(choice, token);
+                    endReasoning(generation, next.index());
+                }
+                case TokenEvent.Finished finished -> {
+                    finish(choice, finished);
+                    if (choice.lacksCall()) {
+                        generation.fail(exchange, ErrorFormat.OPENAI, NO_CALL);
+                        return;
+                    }
+                }
                 case TokenEvent.Failed failed -> {
                     generation.fail(exchange, ErrorFormat.OPENAI, failed.message());
                     return;
@@ -127,7 +144,7 @@ final class AnswerWriter {
         ArrayNode list = root.putArray("choices");
         for (int i = 0; i < choices.length; i++) {
             ObjectNode node = choiceNode(list, i);
-            shape.writeWhole(node, choices[i].text.toString());
+            shape.writeWhole(node, choices[i], callIds(i));
             writeLogprobs(node, choices[i]);
             writeReasons(node, choices[i]);
         }
@@ -142,26 +159,26 @@ final class AnswerWriter {
         }
         while (generation.isRunning()) {
             Generation.Event next = generation.next();
-            Choice choice = choices[next.index()];
+            AnswerChoice choice = choices[next.index()];
             switch (next.event()) {
                 case TokenEvent.Token token -> {
-                    accept(choice, token);
-                    if (!token.text().isEmpty() || output.logprobs()) {
-                        sendPiece(exchange, next.index(), token.text());
+                    List<AnswerPart> parts = accept(choice, token);
+                    sendParts(exchange, next.index(), parts);
+                    if (parts.isEmpty() && output.logprobs()) {
+                        sendPart(exchange, next.index(), new AnswerPart.Content(""));
                     }
+                    sendParts(exchange, next.index(), endReasoning(generation, next.index()));
                 }
                 case TokenEvent.Finished finished -> {
-                    finish(choice, finished);
-                    if (!finished.text().isEmpty()) {
-                        sendPiece(exchange, next.index(), finished.text());
+                    sendParts(exchange, next.index(), finish(choice, finished));
+                    if (choice.lacksCall()) {
+                        sendFailure(exchange, 500, NO_CALL);
+                        return;
                     }
                     sendEnd(exchange, next.index());
                 }
                 case TokenEvent.Failed failed -> {
-                    exchange.event(
-                            JSON.writeValueAsString(ApiErrors.node(generation.failureStatus(), failed.message(), "")));
-                    exchange.event("[DONE]");
-                    exchange.endEvents();
+                    sendFailure(exchange, generation.failureStatus(), failed.message());
                     return;
                 }
             }
@@ -184,30 +201,52 @@ final class AnswerWriter {
             node.setAll(opening.get());
             node.putNull("logprobs").putNull("finish_reason");
             exchange.event(JSON.writeValueAsString(root));
-        } else if (!choices[index].text.isEmpty()) {
-            sendPiece(exchange, index, choices[index].text.toString());
+        } else if (!choices[index].content.isEmpty()) {
+            sendPart(exchange, index, new AnswerPart.Content(choices[index].content.toString()));
         }
     }
 
-    private void accept(Choice choice, TokenEvent.Token token) {
+    private List<AnswerPart> accept(AnswerChoice choice, TokenEvent.Token token) {
         completionTokens++;
-        token.logprobs().ifPresent(values -> choice.logprobs.add(token.id(), values, choice.text.length()));
-        choice.text.append(token.text());
+        return choice.accept(token);
     }
 
-    private void finish(Choice choice, TokenEvent.Finished finished) {
+    /** Ends a choice's reasoning that has used up its budget: the choice goes on after the text that ends it. */
+    private List<AnswerPart> endReasoning(Generation generation, int index) {
+        AnswerChoice choice = choices[index];
+        if (!choice.isOverBudget()) {
+            return List.of();
+        }
+        String ending = reading.ending().orElseThrow();
+        int[] tokens = model.tokenizer().encode(ending, false);
+        // where no room is left for an answer, the reasoning goes on to the end
+        return generation.resume(index, choice.produced(), tokens) ? choice.endReasoning(ending) : List.of();
+    }
+
+    private List<AnswerPart> finish(AnswerChoice choice, TokenEvent.Finished finished) {
         hostTokens += finished.usage().hostTokens();
-        cachedTokens += finished.usage().cachedTokens();
+        // a resumed request finds its own output in the cache, which is no part of the client's prompt
+        cachedTokens += choice.reasoningEnded() ? 0 : finished.usage().cachedTokens();
         running--;
-        choice.text.append(finished.text());
-        choice.finishReason = finished.reason().wire();
-        choice.stopReason = finished.stopReason();
+        return choice.finish(finished);
     }
 
-    private void sendPiece(Exchange exchange, int index, String text) throws InterruptedException {
+    private void sendFailure(Exchange exchange, int status, String message) throws InterruptedException {
+        exchange.event(JSON.writeValueAsString(ApiErrors.node(status, message, "")));
+        exchange.event("[DONE]");
+        exchange.endEvents();
+    }
+
+    private void sendParts(Exchange exchange, int index, List<AnswerPart> parts) throws InterruptedException {
+        for (AnswerPart part : parts) {
+            sendPart(exchange, index, part);
+        }
+    }
+
+    private void sendPart(Exchange exchange, int index, AnswerPart part) throws InterruptedException {
         ObjectNode root = root(true);
         ObjectNode node = choiceNode(root.putArray("choices"), index);
-        shape.writePiece(node, text);
+        shape.writePart(node, part, callIds(index));
         writeLogprobs(node, choices[index]);
         choices[index].logprobs.clear();
         node.putNull("finish_reason");
@@ -243,7 +282,20 @@ final class AnswerWriter {
         return list.addObject().put("index", index);
     }
 
-    private void writeLogprobs(ObjectNode node, Choice choice) {
+    /** The same for a request's stream and whole answer. Mistral's templates take ids of nine characters only. */
+    private IntFunction<String> callIds(int choice) {
+        return call -> {
+            byte[] name = (id + "-" + choice + "-" + call).getBytes(StandardCharsets.UTF_8);
+            String unique = UUID.nameUUIDFromBytes(name).toString().replace("-", "");
+            boolean mistral = reading.format()
+                    .calls()
+                    .filter(ToolCallFormat.MISTRAL::equals)
+                    .isPresent();
+            return mistral ? unique.substring(0, 9) : "call_" + unique.substring(0, 24);
+        };
+    }
+
+    private void writeLogprobs(ObjectNode node, AnswerChoice choice) {
         if (output.logprobs()) {
             shape.writeLogprobs(node, choice.logprobs);
         } else {
@@ -251,7 +303,7 @@ final class AnswerWriter {
         }
     }
 
-    private static void writeReasons(ObjectNode node, Choice choice) {
+    private static void writeReasons(ObjectNode node, AnswerChoice choice) {
         node.put("finish_reason", choice.finishReason);
         if (choice.stopReason.isEmpty()) {
             node.putNull("stop_reason");
@@ -273,6 +325,15 @@ final class AnswerWriter {
         }
         if (output.hostUsage()) {
             root.withObject("usage").putObject("completion_tokens_details").put("host_tokens", hostTokens);
+        }
+        if (reading.format().reasoning().isPresent()) {
+            root.withObject("usage")
+                    .withObject("completion_tokens_details")
+                    .put(
+                            "reasoning_tokens",
+                            Stream.of(choices)
+                                    .mapToInt(AnswerChoice::reasoningTokens)
+                                    .sum());
         }
     }
 }

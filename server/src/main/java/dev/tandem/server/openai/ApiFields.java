@@ -192,12 +192,26 @@ final class ApiFields {
                         FieldType.BOOLEAN,
                         "whether the answer continues the last message; default false")
                 .honours("chat_template_kwargs", FieldType.OBJECT, "further variables of the chat template")
-                .honours("tools", "only with tool_choice \"none\", and then not shown to the model; otherwise refused")
-                .honours("tool_choice", "\"none\"; \"auto\" when there are no tools")
-                .ignores("parallel_tool_calls", "there are no tool calls")
+                .honours(
+                        "tools",
+                        FieldType.LIST,
+                        "functions that the model may call; refused when its template shows none")
+                .honours(
+                        "tool_choice", "\"auto\", \"none\" (the tools are not shown), \"required\", or one by its name")
+                .honours(
+                        "parallel_tool_calls",
+                        FieldType.BOOLEAN,
+                        "whether an answer may have several calls; default true")
+                .honours(
+                        "reasoning_effort",
+                        FieldType.STRING,
+                        "none, minimal, low, medium, high or xhigh; where the template can only switch reasoning,"
+                                + " all but none switch it on")
+                .honours("thinking_token_budget", FieldType.INTEGER, "max tokens of reasoning; then the server ends it")
+                .honours("include_reasoning", FieldType.BOOLEAN, "whether reasoning_content is sent; default true")
                 .ignores("prediction", "the answer is the same without it")
-                .refusesUnlessEmpty("functions", TOOLS_LATER)
-                .refusesUnlessText("none", "function_call", TOOLS_LATER)
+                .refusesUnlessEmpty("functions", "use tools")
+                .refusesUnlessText("none", "function_call", "use tool_choice")
                 .refuses("chat_template", "the model's own template is used; " + LEAVE_OUT)
                 .refusesUnlessEmpty("documents", "put the documents' text into a message")
                 .refusesUnless(
@@ -209,10 +223,6 @@ final class ApiFields {
                         "answers are text; " + LEAVE_OUT)
                 .refuses("audio", "answers are text; " + LEAVE_OUT)
                 .refuses("web_search_options", "the server has no web search; " + LEAVE_OUT)
-                .refusesUnlessText(
-                        "none", "reasoning_effort", "pass what the model's template knows in chat_template_kwargs")
-                .refusesUnlessTrue("include_reasoning", "reasoning is part of the answer's text; " + LEAVE_OUT)
-                .refuses("thinking_token_budget", "use max_completion_tokens")
                 .refusesUnlessText("medium", "verbosity", "ask for it in a message")
                 .refusesUnlessEmpty("mm_processor_kwargs", "messages are text; " + LEAVE_OUT)
                 .refusesUnlessEmpty("media_io_kwargs", "messages are text; " + LEAVE_OUT)
@@ -349,6 +359,7 @@ final class ApiFields {
                         "whether the tokens' spellings are returned; default false")
                 .honours("add_generation_prompt", FieldType.BOOLEAN, "with messages; default true")
                 .honours("chat_template_kwargs", FieldType.OBJECT, "with messages")
+                .honours("reasoning_effort", FieldType.STRING, "with messages, as for " + Endpoint.CHAT.path)
                 .honours("tools", "with messages: shown to the model's template")
                 .honours("tool_choice", "with messages: \"none\" leaves the tools out")
                 .honours("continue_final_message", FieldType.BOOLEAN, "with messages; default false")

@@ -6,49 +6,16 @@ import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.server.http.Exchange;
+import java.util.Arrays;
 import java.util.Optional;
 import java.util.OptionalInt;
-import tools.jackson.databind.JsonNode;
-import tools.jackson.databind.ObjectMapper;
-import tools.jackson.databind.node.ObjectNode;
+import java.util.stream.IntStream;
 
 /** Serves {@code POST /v1/chat/completions}. */
 final class ChatHandler {
-    private static final ObjectMapper JSON = new ObjectMapper();
-
-    private static final AnswerWriter.Shape SHAPE = new AnswerWriter.Shape() {
-        @Override
-        public String object(boolean stream) {
-            return stream ? "chat.completion.chunk" : "chat.completion";
-        }
-
-        @Override
-        public Optional<ObjectNode> opening() {
-            ObjectNode node = JSON.createObjectNode();
-            node.putObject("delta").put("role", "assistant").put("content", "");
-            return Optional.of(node);
-        }
-
-        @Override
-        public void writePiece(ObjectNode choice, String text) {
-            choice.putObject("delta").put("content", text);
-        }
-
-        @Override
-        public void writeEnd(ObjectNode choice) {
-            choice.putObject("delta");
-        }
-
-        @Override
-        public void writeWhole(ObjectNode choice, String text) {
-            choice.putObject("message").put("role", "assistant").put("content", text);
-        }
-
-        @Override
-        public void writeLogprobs(ObjectNode choice, Logprobs logprobs) {
-            logprobs.writeChat(choice);
-        }
-    };
+    private static final AnswerWriter.Shape SHAPE = new ChatShape();
+    /** Enough for the marker that begins reasoning, also where each character is a token. */
+    private static final int PROMPT_END_TOKENS = 64;
 
     /** A parsed request, ready for the engine. */
     private record Prepared(
@@ -57,6 +24,7 @@ final class ChatHandler {
             SamplingParams sampling,
             Optional<GrammarFields.Constraint> constraint,
             AnswerWriter.OutputOptions output,
+            AnswerReading reading,
             boolean skipSpecial,
             int priority,
             LatencyTargets targets,
@@ -89,7 +57,15 @@ final class ChatHandler {
         String id = "chatcmpl-" + requestId;
         try (RequestGrammar grammar = RequestGrammar.compile(model.grammars(), request.constraint());
                 Generation generation = start(exchange, id, request, grammar.constrain(request.sampling()))) {
-            new AnswerWriter(id, created, model, SHAPE, request.output(), request.n(), request.prompt().length)
+            new AnswerWriter(
+                            id,
+                            created,
+                            model,
+                            SHAPE,
+                            request.output(),
+                            request.reading(),
+                            request.n(),
+                            request.prompt().length)
                     .write(exchange, generation);
         }
     }
@@ -106,7 +82,8 @@ final class ChatHandler {
                                 request.n() == 1 ? sampling : sampling.forChoice(index),
                                 request.priority(),
                                 request.targets(),
-                                model.decoder(request.skipSpecial()),
+                                model.decoder(
+                                        request.skipSpecial(), request.reading().markers()),
                                 sink)
                         .withCaching(request.caching()));
     }
@@ -114,7 +91,7 @@ final class ChatHandler {
     private Prepared prepare(Exchange exchange, long start) {
         RequestFields fields = parser.parse(exchange.body(), ApiFields.Endpoint.CHAT);
         ModelName.check(fields, model);
-        refuseTools(fields);
+        ToolUse tools = ToolFields.read(fields, model);
         int n = SamplingFields.choices(fields);
         Generation.checkCount(model.engine(), 1, n);
         OptionalInt older = fields.integer("max_tokens");
@@ -127,17 +104,52 @@ final class ChatHandler {
                 isNewer ? newer : older,
                 isNewer ? "max_completion_tokens" : "max_tokens",
                 logprobs(fields));
+        Optional<GrammarFields.Constraint> demanded = GrammarFields.read(fields, parser);
+        AnswerReading reading = reading(fields, tools, prompt, demanded);
         return new Prepared(
-                prompt,
+                reading.startsOverBudget() ? endReasoning(reading, prompt) : prompt,
                 n,
                 sampling,
-                GrammarFields.read(fields, parser),
+                demanded.or(() -> CallGrammar.of(tools, reading, model)),
                 StreamFields.read(fields, sampling.logprobs() >= 0),
+                reading,
                 fields.flag("skip_special_tokens", true),
                 fields.integer("priority", 0),
                 SamplingFields.targets(fields),
                 model.cacheSaltFrom().read(fields, exchange),
                 Deadline.read(fields, start));
+    }
+
+    private AnswerReading reading(
+            RequestFields fields, ToolUse tools, int[] prompt, Optional<GrammarFields.Constraint> demanded) {
+        OptionalInt budget = ReasoningFields.budget(fields, model);
+        if (demanded.isPresent()) {
+            String field = demanded.get().field();
+            refuseTogether(field, "tools that may be called", !tools.tools().isEmpty());
+            refuseTogether(field, ReasoningFields.BUDGET, budget.isPresent());
+            return AnswerReading.TEXT; // the grammar leaves no room for reasoning
+        }
+        tools.constrainedBy().ifPresent(field -> refuseTogether(field, ReasoningFields.BUDGET, budget.isPresent()));
+        int[] end = Arrays.copyOfRange(prompt, Math.max(0, prompt.length - PROMPT_END_TOKENS), prompt.length);
+        return new AnswerReading(
+                model.answers(),
+                tools.names(),
+                tools.parallel(),
+                tools.demand().isPresent(),
+                model.tokenizer().decode(end, false),
+                fields.flag("include_reasoning", true),
+                budget);
+    }
+
+    private static void refuseTogether(String field, String other, boolean isPresent) {
+        if (isPresent) {
+            throw RequestException.bad(field, field + " cannot be combined with " + other + "; leave one of them out");
+        }
+    }
+
+    private int[] endReasoning(AnswerReading reading, int[] prompt) {
+        int[] ending = model.tokenizer().encode(reading.ending().orElseThrow(), false);
+        return IntStream.concat(IntStream.of(prompt), IntStream.of(ending)).toArray();
     }
 
     private static int logprobs(RequestFields fields) {
@@ -147,34 +159,5 @@ final class ChatHandler {
             throw RequestException.bad("top_logprobs", "top_logprobs needs logprobs to be true");
         }
         return wanted ? top : -1;
-    }
-
-    /** Refuses tools unless the request forbids to call them. */
-    private static void refuseTools(RequestFields fields) {
-        Optional<JsonNode> choice = fields.field("tool_choice");
-        String name = choice.map(node -> node.asString("")).orElse("auto");
-        if (choice.isPresent() && choice.get().isObject()) {
-            throw RequestException.bad(
-                    "tool_choice",
-                    "a named tool_choice is not supported: tool calls cannot be parsed yet; leave it out");
-        }
-        if (!name.equals("none") && !name.equals("auto")) {
-            throw RequestException.bad(
-                    "tool_choice",
-                    "tool_choice is " + RequestFields.shown(choice.orElseThrow())
-                            + "; tool calls cannot be parsed yet, and only \"none\" and, without tools, \"auto\" "
-                            + "are supported");
-        }
-        fields.field("tools").ifPresent(tools -> {
-            if (!tools.isArray()) {
-                throw RequestFields.wrong("tools", tools, "a list of tools");
-            }
-            if (!tools.isEmpty() && !name.equals("none")) {
-                throw RequestException.bad(
-                        "tools",
-                        "tools are not supported: tool calls cannot be parsed yet; leave tools out or set "
-                                + "tool_choice to \"none\"");
-            }
-        });
     }
 }

@@ -33,7 +33,7 @@ final class ChatPrompt {
                         () -> RequestException.bad("messages", "messages is missing; it must be a list of messages"));
         List<Map<String, Object>> conversation = messages("messages", messages);
         List<Object> tools = tools(fields);
-        Map<String, Object> extra = new HashMap<>();
+        Map<String, Object> extra = new HashMap<>(ReasoningFields.variables(fields, template));
         fields.field("chat_template_kwargs").ifPresent(node -> {
             if (!node.isObject()) {
                 throw RequestFields.wrong("chat_template_kwargs", node, "an object");

@@ -6,10 +6,12 @@ import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.server.http.Exchange;
+import dev.tandem.text.answer.AnswerPart;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
+import java.util.function.IntFunction;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.ObjectNode;
 
@@ -25,8 +27,10 @@ final class CompletionHandler {
         }
 
         @Override
-        public void writePiece(ObjectNode choice, String text) {
-            choice.put("text", text);
+        public void writePart(ObjectNode choice, AnswerPart part, IntFunction<String> callId) {
+            if (part instanceof AnswerPart.Content content) { // all text is content
+                choice.put("text", content.text());
+            }
         }
 
         @Override
@@ -35,8 +39,8 @@ final class CompletionHandler {
         }
 
         @Override
-        public void writeWhole(ObjectNode choice, String text) {
-            choice.put("text", text);
+        public void writeWhole(ObjectNode choice, AnswerChoice answer, IntFunction<String> callId) {
+            choice.put("text", answer.content.toString());
         }
 
         @Override
@@ -84,7 +88,8 @@ final class CompletionHandler {
         int count = prompts.size() * n;
         int promptTokens =
                 prompts.stream().mapToInt(prompt -> prompt.tokens().length).sum();
-        AnswerWriter writer = new AnswerWriter(id, created, model, SHAPE, request.output(), count, promptTokens);
+        AnswerWriter writer =
+                new AnswerWriter(id, created, model, SHAPE, request.output(), AnswerReading.TEXT, count, promptTokens);
         for (int i = 0; request.echo() && i < count; i++) {
             writer.prefix(i, prompts.get(i / n).text());
         }

@@ -7,11 +7,14 @@ import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.request.TokenSink;
 import dev.tandem.server.http.Exchange;
 import java.util.List;
+import java.util.OptionalInt;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
-import java.util.function.IntFunction;
+import java.util.concurrent.atomic.AtomicReferenceArray;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The engine requests of one HTTP request, one per choice, and their events in order of arrival. Requests that still
@@ -24,18 +27,33 @@ final class Generation implements AutoCloseable {
     record Event(int index, TokenEvent event) {}
 
     private final Engine engine;
-    private final List<Request> requests;
-    private final BlockingQueue<Event> events;
+    private final RequestMaker maker;
+    private final BlockingQueue<Sent> events = new LinkedBlockingQueue<>();
+    /** The choices' current requests; the event loop reads them when the client disconnects. */
+    private final AtomicReferenceArray<Request> requests;
+
     private final Deadline deadline;
+    private volatile boolean cancelled;
+    /** How often each choice has been resumed. */
+    private final int[] resumed;
+
     private int running;
     private boolean expired;
 
-    private Generation(Engine engine, List<Request> requests, BlockingQueue<Event> events, Deadline deadline) {
+    /**
+     * An event of a choice's request.
+     *
+     * @param resumed how often the choice had been resumed when the request was made
+     */
+    private record Sent(int index, int resumed, TokenEvent event) {}
+
+    private Generation(Engine engine, int count, Deadline deadline, RequestMaker maker) {
         this.deadline = deadline;
         this.engine = engine;
-        this.requests = requests;
-        this.events = events;
-        this.running = requests.size();
+        this.maker = maker;
+        this.requests = new AtomicReferenceArray<>(count);
+        this.resumed = new int[count];
+        this.running = count;
     }
 
     interface RequestMaker {
@@ -64,17 +82,68 @@ final class Generation implements AutoCloseable {
 
     /** Submits {@code count} requests that do not end when a client disconnects. */
     static Generation start(Engine engine, int count, Deadline deadline, RequestMaker maker) {
-        BlockingQueue<Event> events = new LinkedBlockingQueue<>();
-        IntFunction<Request> make = index -> maker.make(index, event -> events.add(new Event(index, event)));
-        List<Request> requests = IntStream.range(0, count).mapToObj(make).toList();
-        Generation generation = new Generation(engine, requests, events, deadline);
+        Generation generation = new Generation(engine, count, deadline, maker);
+        List<Request> requests =
+                IntStream.range(0, count).mapToObj(generation::make).toList();
         engine.submit(requests);
         return generation;
     }
 
+    private Request make(int index) {
+        Request request = maker.make(index, event -> events.add(new Sent(index, 0, event)));
+        requests.set(index, request);
+        return request;
+    }
+
     /** Ends all choices; each still sends its last event. */
     void cancel() {
-        requests.forEach(request -> engine.cancel(request.id()));
+        cancelled = true;
+        for (int i = 0; i < requests.length(); i++) {
+            engine.cancel(requests.get(i).id());
+        }
+    }
+
+    /**
+     * Goes on with a choice after tokens that the model did not choose: a new request whose prompt ends with them.
+     * Output after {@code produced} is dropped. A seeded choice draws from the start of its random stream again.
+     *
+     * @param produced the output tokens to keep
+     * @param added the tokens to add to them
+     * @return false when no token could follow them, so that the choice goes on as it is
+     */
+    boolean resume(int index, int[] produced, int[] added) {
+        Request old = requests.get(index);
+        int length = old.prompt().length + produced.length + added.length;
+        OptionalInt max = old.sampling().maxTokens();
+        if (length >= engine.config().contextTokens() || max.isPresent() && max.getAsInt() <= produced.length) {
+            return false;
+        }
+        engine.cancel(old.id());
+        String id = old.id() + "-resumed";
+        int[] prompt = Stream.of(old.prompt(), produced, added)
+                .flatMapToInt(IntStream::of)
+                .toArray();
+        int count = ++resumed[index];
+        Request fresh = maker.make(index, event -> events.add(new Sent(index, count, event)));
+        Request next = new Request(
+                        id,
+                        prompt,
+                        old.sampling().after(produced.length),
+                        old.priority(),
+                        old.targets(),
+                        fresh.decoder(),
+                        fresh.sink())
+                .withCaching(old.caching());
+        requests.set(index, next);
+        try {
+            engine.submit(next);
+        } catch (RequestException e) {
+            events.add(new Sent(index, count, new TokenEvent.Failed(String.valueOf(e.getMessage()))));
+        }
+        if (cancelled) {
+            engine.cancel(id); // the client disconnected meanwhile
+        }
+        return true;
     }
 
     /** Whether choices are still being generated. */
@@ -84,17 +153,25 @@ final class Generation implements AutoCloseable {
 
     /** Waits for the next event of any choice; a failure of all when the deadline passes first. */
     Event next() throws InterruptedException {
-        Event event = deadline.exists() ? events.poll(deadline.remainingNanos(), TimeUnit.NANOSECONDS) : events.take();
-        if (event == null) {
+        Sent sent = take();
+        while (sent != null && sent.resumed() < resumed[sent.index()]) {
+            sent = take(); // the event before was of a request that has been replaced
+        }
+        if (sent == null) {
             expired = true;
             return new Event(0, new TokenEvent.Failed(deadline.message())); // close() cancels what still runs
         }
-        switch (event.event()) {
+        switch (sent.event()) {
             case TokenEvent.Token token -> {}
             case TokenEvent.Finished finished -> running--;
             case TokenEvent.Failed failed -> running--;
         }
-        return event;
+        return new Event(sent.index(), sent.event());
+    }
+
+    /** The next event of any request; null when the deadline passes first. */
+    private @Nullable Sent take() throws InterruptedException {
+        return deadline.exists() ? events.poll(deadline.remainingNanos(), TimeUnit.NANOSECONDS) : events.take();
     }
 
     /** HTTP status for a {@link TokenEvent.Failed}. */

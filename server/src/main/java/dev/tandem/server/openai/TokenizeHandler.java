@@ -16,8 +16,13 @@ final class TokenizeHandler {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     /** Fields that have no effect without messages. */
-    private static final List<String> CHAT_FIELDS =
-            List.of("add_generation_prompt", "continue_final_message", "chat_template_kwargs", "tools", "tool_choice");
+    private static final List<String> CHAT_FIELDS = List.of(
+            "add_generation_prompt",
+            "continue_final_message",
+            "chat_template_kwargs",
+            "reasoning_effort",
+            "tools",
+            "tool_choice");
 
     private final ServedModel model;
     private final RequestParser parser;

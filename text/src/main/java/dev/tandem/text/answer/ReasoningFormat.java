@@ -23,6 +23,16 @@ public enum ReasoningFormat {
         this.ending = ending;
     }
 
+    /** The marker that begins reasoning. */
+    public String begin() {
+        return begin;
+    }
+
+    /** The marker that ends reasoning. */
+    public String end() {
+        return end;
+    }
+
     /** The text that ends reasoning and begins the answer, for a model that has reasoned long enough. */
     public String ending() {
         return ending;

@@ -1,0 +1,98 @@
+package dev.tandem.server;
+
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.loop.Engine;
+import dev.tandem.engine.loop.EngineConfig;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.DecisionLog;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.server.http.AccessLog;
+import dev.tandem.server.metrics.ServerMetrics;
+import dev.tandem.server.openai.ApiKeys;
+import dev.tandem.server.openai.ServedModel;
+import dev.tandem.text.ChatTemplate;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
+import java.util.function.UnaryOperator;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.ObjectMapper;
+
+/** The real server on a free port, with a model that answers by a script. */
+final class ScriptedServer implements AutoCloseable {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    final ScriptedModel scripted;
+    final FakeGrammars grammars = new FakeGrammars();
+    private final Engine engine;
+    private final TandemServer server;
+
+    ScriptedServer(String template, UnaryOperator<String> script) {
+        scripted = new ScriptedModel(script);
+        Budget budget = new Budget(256, 8, 256);
+        ServerMetrics metrics = new ServerMetrics("scripted");
+        engine = new Engine(
+                        new EngineConfig(budget, Set.of(ScriptedModel.END), ScriptedModel.CONTEXT, 8, 1),
+                        PolicyScheduler.of(new GpuOnly(budget, Preemption.RECOMPUTE)),
+                        scripted,
+                        Clock.system(),
+                        metrics)
+                .start();
+        server = new TandemServer(
+                "127.0.0.1", 0, RunningServer.LIMITS, RunningServer.ORIGINS, Optional.empty(), AccessLog.OFF);
+        ServedModel model = new ServedModel(
+                "scripted",
+                engine,
+                scripted,
+                Optional.of(new ChatTemplate(template, "", "")),
+                ServedModel.SamplingDefaults.NEUTRAL,
+                grammars);
+        server.serve(ApiKeys.NONE, model, new DecisionLog(16), metrics);
+    }
+
+    RawClient.Answer post(String json) throws IOException {
+        try (RawClient client = new RawClient(server.port())) {
+            client.post("/v1/chat/completions", json);
+            return client.read();
+        }
+    }
+
+    /** A user's message with further fields. */
+    RawClient.Answer ask(String fields) throws IOException {
+        return post("{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]"
+                + (fields.isEmpty() ? "" : ", " + fields) + "}");
+    }
+
+    /** The first choice of a whole answer. */
+    JsonNode choice(String fields) throws IOException {
+        RawClient.Answer answer = ask(fields);
+        if (answer.status() != 200) {
+            throw new AssertionError(answer.body());
+        }
+        return answer.json().at("/choices/0");
+    }
+
+    /** The chunks of a stream. */
+    List<JsonNode> chunks(String fields) throws IOException {
+        String body = ask("\"stream\": true" + (fields.isEmpty() ? "" : ", " + fields))
+                .body();
+        List<JsonNode> chunks = new ArrayList<>();
+        for (String line : body.split("\n\n")) {
+            String data = line.substring("data: ".length());
+            if (!data.equals("[DONE]")) {
+                chunks.add(JSON.readTree(data));
+            }
+        }
+        return chunks;
+    }
+
+    @Override
+    public void close() {
+        engine.close();
+        server.close();
+    }
+}
