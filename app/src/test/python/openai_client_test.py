@@ -78,8 +78,8 @@ for name, value in {"some_unknown_field": 1, "guided_whitespace_pattern": "x", "
     e = expect(openai.BadRequestError, extra_body={name: value})
     assert e.body["param"] == name and name in e.body["message"], e.body
 for name, arguments in {"tools": {"tools": [TOOL]}, "functions": {"functions": [TOOL["function"]]},
-                        "tool_choice": {"tools": [TOOL],
-                                        "tool_choice": {"type": "function", "function": {"name": "weather"}}},
+                        "tool_choice.function.name": {
+                            "tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "nothing"}}},
                         "modalities": {"modalities": ["text", "audio"]},
                         "reasoning_effort": {"reasoning_effort": "high"},
                         "response_format": {"response_format": {"type": "xml"}}}.items():

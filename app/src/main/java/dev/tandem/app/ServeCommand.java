@@ -107,7 +107,7 @@ final class ServeCommand implements Callable<Integer> {
         assembly.cost().ifPresent(metrics::watch);
         assembly.guard().ifPresent(metrics::watch);
         assembly.ideal().ifPresent(ideal -> metrics.watchIdeal(ideal::ratio));
-        ServedModel model = new ServedModel(
+        ServedModel shown = new ServedModel(
                 name,
                 assembly.engine(),
                 assembly.tokenizer().orElseThrow(),
@@ -115,6 +115,7 @@ final class ServeCommand implements Callable<Integer> {
                 defaults(assembly.checkpoint().defaults()),
                 assembly.grammars(),
                 listen.cacheSaltFrom);
+        ServedModel model = listen.toolCallParser.map(shown::withCalls).orElse(shown);
         server.serve(keys, model, assembly.decisions(), metrics);
     }
 

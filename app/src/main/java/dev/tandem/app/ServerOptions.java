@@ -2,6 +2,7 @@ package dev.tandem.app;
 
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.server.openai.CacheSaltFrom;
+import dev.tandem.text.answer.ToolCallFormat;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -58,6 +59,13 @@ final class ServerOptions {
             paramLabel = "NAME",
             description = "Name of the model in requests and answers. Default: the model's own name.")
     Optional<String> servedModelName = Optional.empty();
+
+    @Option(
+            names = "--tool-call-parser",
+            paramLabel = "FORMAT",
+            description = "How the model writes tool calls: hermes, llama3_json, mistral, gemma or harmony."
+                    + " Default: what its chat template shows.")
+    Optional<ToolCallFormat> toolCallParser = Optional.empty();
 
     @Option(
             names = "--log-level",
