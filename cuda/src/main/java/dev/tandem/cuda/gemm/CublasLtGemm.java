@@ -32,7 +32,7 @@ import java.util.stream.IntStream;
 /**
  * Runs GEMMs {@code out[rows][n] = x[rows][depth] weights[n][depth]^T (+ out)} by cublasLt. The algorithm of a shape is
  * chosen once: {@link #measure} takes the one that an earlier start kept, or measures the library's candidates; without
- * it, the library's first candidate is taken.
+ * it, a shape takes the algorithm that was measured for a few more rows, or else the library's first candidate.
  *
  * <p>Owned by: the executor's thread.
  */
@@ -47,6 +47,9 @@ public final class CublasLtGemm implements AutoCloseable {
     private static final int ROUNDS = 5;
     /** Runs per measurement, back to back to hide launch times, each with another layer's weights. */
     private static final int REPEATS = 4;
+
+    /** Max fraction of further rows for which an algorithm was measured that a shape takes over. */
+    private static final double MORE_ROWS = 0.25;
 
     private static final long WORKSPACE_BYTES = 64L << 20;
 
@@ -70,6 +73,7 @@ public final class CublasLtGemm implements AutoCloseable {
     private final MemorySegment zero = arena.allocateFrom(JAVA_FLOAT, 0f);
     private final int type;
     private final Map<Shape, Plan> plans = new HashMap<>();
+    private final Map<Shape, MemorySegment> measured = new HashMap<>();
     /** Results and algorithms that {@link #load} has run. */
     private final Set<String> loaded = new HashSet<>();
 
@@ -119,8 +123,21 @@ public final class CublasLtGemm implements AutoCloseable {
     private Plan plan(Shape wanted) {
         return plans.computeIfAbsent(wanted, shape -> {
             Description description = describe(shape);
-            return new Plan(description, candidates(shape, description, 1).getFirst());
+            MemorySegment algorithm = measuredForMoreRows(shape, description)
+                    .orElseGet(() -> candidates(shape, description, 1).getFirst());
+            return new Plan(description, algorithm);
         });
+    }
+
+    private Optional<MemorySegment> measuredForMoreRows(Shape shape, Description description) {
+        int last = (int) ((1 + MORE_ROWS) * shape.rows());
+        for (int rows = shape.rows() + 1; rows <= last; rows++) {
+            MemorySegment algorithm = measured.get(new Shape(rows, shape.n(), shape.depth(), shape.result()));
+            if (algorithm != null) {
+                return restored(description, text(algorithm));
+            }
+        }
+        return Optional.empty();
     }
 
     private static String text(MemorySegment algorithm) {
@@ -181,6 +198,7 @@ public final class CublasLtGemm implements AutoCloseable {
             choices.put(name, text(fastest));
             return fastest;
         });
+        measured.put(shape, algorithm);
         plans.put(shape, new Plan(description, algorithm));
     }
 

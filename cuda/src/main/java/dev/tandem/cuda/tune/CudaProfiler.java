@@ -159,7 +159,7 @@ final class CudaProfiler {
             }
         }
         int max = Math.min(promptTokens, MAX_PROMPT); // beyond it each row costs the same
-        for (int rows = 1024; rows / 2 < max; rows *= 2) {
+        for (int rows = 512; rows / 2 < max; rows *= 2) {
             int tokens = Math.min(rows, max);
             if (tokens > linear.lastKey()) {
                 put(linear, tokens, timer.promptLayers(prompts, tokens, gpuBlocks, REPEATS) / layers);
