@@ -6,20 +6,23 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
-import java.util.List;
 import java.util.Optional;
 
 /**
- * Empties the host tier while its sequences go on decoding: in async overlap, or in two sub-batches where in-flight
- * tokens would wait longer than their target. The GPU's part of a step is that of gpu-only: prompts start only on the
- * GPU, and no sequence enters the host. Prompts and host sequences take turns for free GPU blocks. A host sequence that
- * returns needs no prefill, and while any is left on the host, steps take longer.
+ * Empties the host tier. The GPU's part of a step is that of gpu-only: prompts start only on the GPU, and no sequence
+ * enters the host. Host sequences go on decoding in async overlap. There prompts and host sequences take turns for free
+ * GPU blocks: a host sequence that returns needs no prefill, and while any is left on the host, steps take longer.
+ *
+ * <p>Where in-flight tokens would wait longer than their target, host sequences decode in two sub-batches, but only in
+ * steps that decode more tokens per second with them. In the other steps they wait, so they return before prompts
+ * start. On {@code h200-26k} a step of two sub-batches took twice as long as one of the GPU alone, and such a drain
+ * halved throughput for a minute (one H100, 23d3346).
  *
  * <p>Owned by: engine thread.
  *
  * @param budget of a step
  * @param overlap admits host tokens to layer 0
- * @param pipeline adds host tokens to two sub-batches; empty where the strategy has one
+ * @param pipeline adds host tokens to two sub-batches; empty where the strategy makes no such steps
  * @param queueBypasses as in {@link GpuOnly}
  * @param piggybackedTokens as in {@link GpuOnly}
  */
@@ -37,7 +40,8 @@ public record HostDrain(
     public StepDraft draft(SchedulerState state, Decision why) {
         StepDraft draft = new StepDraft(state, budget);
         GpuTier.Kept kept = GpuTier.decodes(draft, sequence -> false);
-        boolean promptsFirst = state.steps() % PROMPTS_FIRST == 0;
+        boolean overlaps = pipeline.isEmpty() || overlap.keepsTarget(state);
+        boolean promptsFirst = overlaps && state.steps() % PROMPTS_FIRST == 0;
         if (!kept.evicted() && (!promptsFirst || state.waiting().isEmpty())) {
             GpuTier.swapIn(draft);
         }
@@ -48,13 +52,13 @@ public record HostDrain(
             int hostSequences = state.host().size() + state.inFlight().size();
             prefills.start(draft, draft.gpuSequences() + hostSequences, queueBypasses, maxRows);
         }
-        if (pipeline.isEmpty() || overlap.keepsTarget(state)) {
+        if (overlaps) {
             overlap.admit(draft);
             draft.shape(state.inFlight().size() + draft.admissions().size() > 0 ? Shape.ASYNC : Shape.GPU_ONLY);
         } else if (!state.inFlight().isEmpty()) {
             overlap.goOn(draft);
         } else {
-            pipeline.get().addHostTokens(draft, List.of());
+            pipeline.get().addHostTokensWhereFaster(draft);
         }
         why.because(
                 "guard: offloading has ended and the host drains: %d in-flight tokens, %d of them admitted now;"

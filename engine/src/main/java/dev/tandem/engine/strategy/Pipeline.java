@@ -90,6 +90,17 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
         draft.shape(cpu ? Shape.PIPELINE : Shape.GPU_ONLY);
     }
 
+    /** Adds host tokens as {@link #addHostTokens} does, unless the step then decodes fewer tokens per second. */
+    void addHostTokensWhereFaster(StepDraft draft) {
+        Load zero = draft.load(0);
+        Load one = draft.load(1);
+        double alone = zero.requests() / predictor.gpuOnly(zero);
+        addHostTokens(draft, List.of());
+        if ((zero.requests() + one.requests()) / predictor.pipeline(zero, one) < alone) {
+            makeGpuOnly(draft);
+        }
+    }
+
     /**
      * NEO's steps 1 to 3.
      *

@@ -1,0 +1,64 @@
+package dev.tandem.engine.strategy;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Scene;
+import java.util.Optional;
+import org.junit.jupiter.api.Test;
+
+/** Steps where in-flight tokens would wait longer than their target: a second sub-batch takes as long as the first. */
+class HostDrainTest {
+    private static final Budget BUDGET = new Budget(64, 32, 64);
+
+    private static HostDrain drain() {
+        CostModel cost = TestProfile.withCpu(100);
+        StepPredictor predictor = new StepPredictor(cost, true, 0);
+        TierRules rules = new TierRules(new LatencyTargets(0, 1), 0, 0);
+        Deviations deviations = Deviations.of(Fidelity.TANDEM);
+        AsyncOverlap overlap =
+                new AsyncOverlap(BUDGET, predictor, rules, deviations, new InFlightLimits(64, 64, true), 0);
+        Pipeline pipeline = new Pipeline(BUDGET, predictor, rules, deviations, true);
+        return new HostDrain(BUDGET, overlap, Optional.of(pipeline), 0, 0);
+    }
+
+    /** Fills the GPU, so that no host sequence can return. */
+    private static Scene scene(int gpu, int host) {
+        Scene scene = new Scene(3 * gpu, 100, BUDGET);
+        for (int i = 0; i < gpu; i++) {
+            scene.gpu(10);
+        }
+        for (int i = 0; i < host; i++) {
+            scene.host(10);
+        }
+        return scene;
+    }
+
+    @Test
+    void hostSequencesDecodeInTwoSubBatchesWhereThatIsFaster() {
+        assertThat(scene(2, 4).draft(drain())).isEqualTo("[r0 r1] [r2cpu r3cpu r4cpu r5cpu]");
+    }
+
+    @Test
+    void hostSequencesWaitWhereTwoSubBatchesWouldBeSlower() {
+        assertThat(scene(4, 2).draft(drain())).isEqualTo("[r0 r1 r2 r3]");
+    }
+
+    @Test
+    void waitingHostSequencesReturnBeforePromptsStart() {
+        Scene scene = new Scene(24, 100, BUDGET);
+        for (int i = 0; i < 4; i++) {
+            scene.gpu(10);
+        }
+        scene.host(10);
+        scene.waiting(30);
+        assertThat(scene.draft(drain())).isEqualTo("r4>gpu [r0 r1 r2 r3 r4]");
+    }
+
+    @Test
+    void hostSequencesDecodeWhereTheGpuHasNothingElse() {
+        assertThat(scene(0, 2).draft(drain())).contains("r0cpu");
+    }
+}
