@@ -39,8 +39,9 @@ final class AdvancedOptions {
             names = "--preset",
             paramLabel = "NAME",
             converter = PresetConverter.class,
-            description = "For comparisons on an H200: h200, h200-26k, h200-16sm-26k, h200-8sm-2req or h200-2req. Sets"
-                    + " the model, KV pool, limits and SMs that other options leave open. Default: none.")
+            description = "For comparisons on an H100 or H200: h200, h200-26k, h200-16sm-26k, h200-8sm-2req,"
+                    + " h200-2req, imitated-l4 or imitated-a10g. Sets the model, KV pool, limits, SMs and bandwidth"
+                    + " that other options leave open. Default: none.")
     Optional<Preset> preset = Optional.empty();
 
     /** @throws ConfigurationException that names the option, its value and the remedy */

@@ -115,7 +115,8 @@ final class CudaBackend {
     static String profileName(Gpu gpu, Checkpoint checkpoint, ModelOptions options) {
         return gpu.name() + "; " + checkpoint.name() + "; "
                 + type(options, checkpoint.config()).flag()
-                + "; CUDA executor, " + gpu.multiprocessors() + " multiprocessors, "
+                + "; CUDA executor, " + gpu.multiprocessors() + " multiprocessors"
+                + (options.gpu.bandwidthLimit > 0 ? " at " + options.gpu.bandwidthLimit + " GB/s, " : ", ")
                 + options.strategy.attentionThreads.orElse(defaultAttentionThreads()) + " threads on "
                 + MachineProbe.machine();
     }
@@ -142,6 +143,10 @@ final class CudaBackend {
                         device.capability() % 10,
                         device.driverVersion() / 1000,
                         device.driverVersion() % 1000 / 10));
+        executor.limitedBandwidth()
+                .ifPresent(bytes -> log.row(
+                        "bandwidth",
+                        String.format(Locale.ROOT, "%.0f GB/s read beside a load on the other SMs", bytes / 1e3)));
         StartSummary.weights(shape.type(), executor.weightBytes(), dtype, log);
     }
 
@@ -179,6 +184,7 @@ final class CudaBackend {
         ModelShape shape = new ModelShape(config, type(options, config));
         return CudaOptions.builder(shape.type(), options.budget().maxBatchTokens(), options.maxNumSeqs())
                 .device(options.gpu.number(), options.gpu.multiprocessorLimit)
+                .bandwidthLimit(1e3 * options.gpu.bandwidthLimit)
                 .memoryUtilization(options.memory.gpuUtilization)
                 .gpuBlocks(gpuBlocks(options.memory, shape).map(OptionalInt::of).orElse(OptionalInt.empty()))
                 .hostBytes(options.memory.hostKv.map(ByteSize::bytes).orElse(defaultHostKv(options)))

@@ -36,6 +36,14 @@ final class GpuOptions {
     int multiprocessorLimit;
 
     @Option(
+            names = "--gpu-bandwidth-limit",
+            paramLabel = "GB/S",
+            defaultValue = "0",
+            description = "Memory bandwidth of the GPU to imitate, in GB/s: kernels on the SMs that --gpu-sm-limit"
+                    + " leaves free take the rest of the bandwidth. 0 for no limit. Default: ${DEFAULT-VALUE}.")
+    double bandwidthLimit;
+
+    @Option(
             names = "--cuda-libraries",
             paramLabel = "SOURCE",
             defaultValue = AUTO,
@@ -64,6 +72,10 @@ final class GpuOptions {
         if (multiprocessorLimit < 0) {
             throw new ConfigurationException(
                     "--gpu-sm-limit " + multiprocessorLimit + " must be positive, or 0 for all multiprocessors");
+        }
+        if (!(bandwidthLimit >= 0) || bandwidthLimit > 0 && multiprocessorLimit == 0) {
+            throw new ConfigurationException("--gpu-bandwidth-limit " + bandwidthLimit
+                    + " must be positive and come with --gpu-sm-limit, or be 0 for no limit");
         }
         if (!Set.of(AUTO, "system", "fetch").contains(libraries) && !Files.isDirectory(Path.of(libraries))) {
             throw new ConfigurationException(

@@ -8,15 +8,20 @@ import java.util.Locale;
 import java.util.Optional;
 
 /**
- * Machines and models for comparisons, all on one H200. A green context with few SMs replaces a smaller GPU, and the KV
- * pools have the sizes of NEO's artifact. Weights are random, with the models' true shapes.
+ * Machines and models for comparisons, all on one H100 or H200. A green context with few SMs replaces a smaller GPU,
+ * and the KV pools have the sizes of NEO's artifact. The imitated cards have the bandwidth and KV memory of the real
+ * ones. Weights are random, with the models' true shapes.
  */
 enum Preset {
     H200("Llama-3.1-8B", 0, Optional.empty(), 20_480, 512, 0, "16GiB"),
     H200_26K("Llama-3.1-8B", 0, Optional.of(1650), 20_480, 256, 256, "36GiB"),
     H200_16SM_26K("Llama-3.1-8B", 16, Optional.of(1650), 20_480, 256, 512, "72GiB"),
     H200_8SM_2REQ("Llama-2-7B", 8, Optional.of(54), 832, 64, 256, "60GiB"),
-    H200_2REQ("Llama-2-7B", 0, Optional.of(54), 832, 64, 192, "44GiB");
+    H200_2REQ("Llama-2-7B", 0, Optional.of(54), 832, 64, 192, "44GiB"),
+    /** 300 GB/s by its data sheet, 0.9 of which can be read; 5.5 GB of KV beside Llama-3.1-8B. */
+    IMITATED_L4("Llama-3.1-8B", 8, Optional.of(2622), 2048, 64, 256, "48GiB", 270),
+    /** 600 GB/s by its data sheet, 0.9 of which can be read. */
+    IMITATED_A10G("Llama-3.1-8B", 8, Optional.of(2622), 2048, 64, 256, "48GiB", 540);
 
     private static final int GPU_BLOCK_TOKENS = 16;
 
@@ -29,6 +34,8 @@ enum Preset {
     private final int hostSequences;
 
     private final ByteSize hostKv;
+    /** GB/s of GPU memory; 0 for all. */
+    private final double bandwidth;
 
     Preset(
             String model,
@@ -38,6 +45,18 @@ enum Preset {
             int sequences,
             int hostSequences,
             String hostKv) {
+        this(model, multiprocessors, gpuBlocks, batchTokens, sequences, hostSequences, hostKv, 0);
+    }
+
+    Preset(
+            String model,
+            int multiprocessors,
+            Optional<Integer> gpuBlocks,
+            int batchTokens,
+            int sequences,
+            int hostSequences,
+            String hostKv,
+            double bandwidth) {
         this.model = model;
         this.multiprocessors = multiprocessors;
         this.gpuBlocks = gpuBlocks;
@@ -45,6 +64,7 @@ enum Preset {
         this.sequences = sequences;
         this.hostSequences = hostSequences;
         this.hostKv = ByteSize.parse(hostKv);
+        this.bandwidth = bandwidth;
     }
 
     String flag() {
@@ -70,6 +90,9 @@ enum Preset {
         if (options.gpu.multiprocessorLimit == 0) {
             options.gpu.multiprocessorLimit = multiprocessors;
         }
+        if (options.gpu.bandwidthLimit == 0) {
+            options.gpu.bandwidthLimit = bandwidth;
+        }
         MemoryOptions memory = options.memory;
         memory.gpuBlocks = memory.gpuBlocks.or(() -> gpuBlocks);
         SchedulingOptions scheduling = options.scheduling;
@@ -93,6 +116,8 @@ enum Preset {
         return switch (this) {
             case H200, H200_26K -> "h200";
             case H200_16SM_26K, H200_8SM_2REQ, H200_2REQ -> flag();
+            case IMITATED_L4 -> "l4-16vcpu";
+            case IMITATED_A10G -> "a10g-16vcpu";
         };
     }
 

@@ -21,7 +21,14 @@ class PresetTest {
 
     @Test
     void thePresetsOfTheHelpExist() {
-        assertThat(Stream.of("h200", "h200-26k", "h200-16sm-26k", "h200-8sm-2req", "h200-2req")
+        assertThat(Stream.of(
+                                "h200",
+                                "h200-26k",
+                                "h200-16sm-26k",
+                                "h200-8sm-2req",
+                                "h200-2req",
+                                "imitated-l4",
+                                "imitated-a10g")
                         .map(Preset::of))
                 .containsExactly(Preset.values());
     }

@@ -36,6 +36,7 @@ import dev.tandem.cuda.step.StepLayout;
 import dev.tandem.cuda.step.StepTrace;
 import dev.tandem.cuda.tune.CudaTimings;
 import dev.tandem.cuda.tune.GemmAutotuner;
+import dev.tandem.cuda.tune.MemoryLoad;
 import dev.tandem.cuda.tune.StepTimer;
 import dev.tandem.cuda.weights.CudaWeights;
 import dev.tandem.engine.clock.Clock;
@@ -48,6 +49,7 @@ import dev.tandem.engine.step.StepResult;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.ModelConfig;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.function.UnaryOperator;
 import org.jspecify.annotations.Nullable;
 
@@ -84,6 +86,7 @@ public final class CudaExecutor implements Executor {
     private final Optional<HostTokenTracker> hostTokens;
 
     private final GpuMemoryLedger ledger;
+    private final OptionalDouble limitedBandwidth;
     private @Nullable Thread user;
 
     /**
@@ -118,6 +121,8 @@ public final class CudaExecutor implements Executor {
             Hardware hardware = Hardware.open(options, shape, libraries, compiler, time, owned);
             device = hardware.device();
             Stream stream = hardware.stream();
+            limitedBandwidth =
+                    hardware.load().stream().mapToDouble(MemoryLoad::bandwidth).findFirst();
             Kernels kernels = hardware.kernels();
 
             // weights, and all memory whose size does not depend on free memory
@@ -310,6 +315,11 @@ public final class CudaExecutor implements Executor {
 
     public Device device() {
         return device;
+    }
+
+    /** Bytes per microsecond of GPU memory that were measured beside the load; empty without a limit. */
+    public OptionalDouble limitedBandwidth() {
+        return limitedBandwidth;
     }
 
     /** The attention threads, for the log; empty without any. */

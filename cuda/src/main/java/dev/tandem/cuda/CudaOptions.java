@@ -9,6 +9,7 @@ import java.util.OptionalInt;
  *
  * @param device number of the GPU
  * @param multiprocessorLimit max multiprocessors used; 0 for all
+ * @param bandwidthLimit bytes per microsecond of GPU memory that kernels on the other multiprocessors leave; 0 for all
  * @param type of weights and KV, bfloat16 or float16
  * @param memoryUtilization fraction of the GPU's memory that may be used, weights and everything else included
  * @param gpuBlocks KV blocks of the GPU pool; empty for as many as fit
@@ -26,6 +27,7 @@ import java.util.OptionalInt;
 public record CudaOptions(
         int device,
         int multiprocessorLimit,
+        double bandwidthLimit,
         DataType type,
         double memoryUtilization,
         OptionalInt gpuBlocks,
@@ -45,6 +47,10 @@ public record CudaOptions(
         if (multiprocessorLimit < 0) {
             throw new ConfigurationException(
                     "--gpu-sm-limit " + multiprocessorLimit + " must be positive, or 0 for all");
+        }
+        if (bandwidthLimit > 0 && multiprocessorLimit == 0) {
+            throw new ConfigurationException("--gpu-bandwidth-limit needs --gpu-sm-limit: the kernels that take"
+                    + " bandwidth run on the multiprocessors that it leaves free");
         }
         if (maxSequences > maxBatchTokens) {
             throw new ConfigurationException("--max-num-seqs " + maxSequences
@@ -71,6 +77,7 @@ public record CudaOptions(
         private final int maxSequences;
         private int device;
         private int multiprocessorLimit;
+        private double bandwidthLimit;
         private double memoryUtilization = 1;
         private OptionalInt gpuBlocks = OptionalInt.empty();
         private long hostBytes;
@@ -95,6 +102,12 @@ public record CudaOptions(
         public Builder device(int number, int limit) {
             device = number;
             multiprocessorLimit = limit;
+            return this;
+        }
+
+        /** Sets the bytes per microsecond of GPU memory that are left; all unless set. */
+        public Builder bandwidthLimit(double bytes) {
+            bandwidthLimit = bytes;
             return this;
         }
 
@@ -151,6 +164,7 @@ public record CudaOptions(
             return new CudaOptions(
                     device,
                     multiprocessorLimit,
+                    bandwidthLimit,
                     type,
                     memoryUtilization,
                     gpuBlocks,

@@ -11,6 +11,7 @@ import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.tune.AutotuneCache;
 import dev.tandem.cuda.tune.GemmAutotuner;
+import dev.tandem.cuda.tune.MemoryLoad;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.model.config.DataType;
 import java.util.Optional;
@@ -21,10 +22,17 @@ import java.util.Optional;
  * @param stream of all steps
  * @param library cublasLt, for the model's type
  * @param choices of GEMM methods and algorithms that an earlier start has kept
+ * @param load that leaves the GPU less memory bandwidth, where the options want one
  * @param freeBefore bytes of GPU memory free before anything was loaded
  */
 record Hardware(
-        Device device, Stream stream, Kernels kernels, CublasLtGemm library, AutotuneCache choices, long freeBefore) {
+        Device device,
+        Stream stream,
+        Kernels kernels,
+        CublasLtGemm library,
+        AutotuneCache choices,
+        Optional<MemoryLoad> load,
+        long freeBefore) {
     /** Compute capability of the first GPUs with bfloat16. */
     private static final int MIN_WITH_BFLOAT16 = 80;
 
@@ -54,17 +62,21 @@ record Hardware(
         long freeBefore = device.memory().free();
         Stream stream = owned.own(device.stream("steps"));
         Kernels kernels = owned.own(new Kernels(device, shape, compiler));
+        Optional<MemoryLoad> load = options.bandwidthLimit() > 0
+                ? Optional.of(owned.own(new MemoryLoad(device, compiler, shape, options.bandwidthLimit())))
+                : Optional.empty();
         AutotuneCache choices = AutotuneCache.open(
                 compiler.cache(),
                 GemmAutotuner.identity(
                         device,
                         libraries.cublasLt(),
                         shape,
+                        options.bandwidthLimit(),
                         options.maxBatchTokens(),
                         options.maxSequences(),
                         options.attentionThreads() > 0));
         CublasLtGemm library = owned.own(new CublasLtGemm(libraries.cublasLt(), device, shape.type(), choices));
-        return new Hardware(device, stream, kernels, library, choices, freeBefore);
+        return new Hardware(device, stream, kernels, library, choices, load, freeBefore);
     }
 
     private static void requireHostTier(CudaOptions options, ModelShape shape, CudaLibraries libraries) {

@@ -11,6 +11,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * A GPU, or some of its multiprocessors (a green context). Everything made through it must be closed before it.
@@ -56,7 +57,11 @@ public final class Device implements AutoCloseable {
     private final MemorySegment green;
     private final List<String> open = new ArrayList<>();
 
-    private record Limited(MemorySegment context, MemorySegment green, int multiprocessors) {}
+    /** The multiprocessors that a limit leaves free, {@code CUdevResource}; empty without a limit. */
+    private final Optional<MemorySegment> rest;
+
+    private record Limited(
+            MemorySegment context, MemorySegment green, int multiprocessors, Optional<MemorySegment> rest) {}
 
     /** @param multiprocessorLimit max multiprocessors used; 0 for all */
     public Device(CudaDriver driver, int number, int multiprocessorLimit) {
@@ -97,12 +102,41 @@ public final class Device implements AutoCloseable {
             int all = attribute(MULTIPROCESSOR_COUNT, word);
             Limited limited = multiprocessorLimit > 0 && multiprocessorLimit < all
                     ? limit(multiprocessorLimit, arena)
-                    : new Limited(primary, MemorySegment.NULL, all);
+                    : new Limited(primary, MemorySegment.NULL, all, Optional.empty());
             this.context = limited.context();
             this.green = limited.green();
             this.multiprocessors = limited.multiprocessors();
+            this.rest = limited.rest();
             driver.cuCtxSetCurrent.call(context);
         }
+    }
+
+    /** The same GPU with other multiprocessors. */
+    private Device(Device whole, MemorySegment multiprocessors) {
+        this.driver = whole.driver;
+        this.waits = whole.waits;
+        this.handle = whole.handle;
+        this.name = whole.name;
+        this.capability = whole.capability;
+        this.bandwidth = whole.bandwidth;
+        this.sharedMemory = whole.sharedMemory;
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment word = arena.allocate(JAVA_LONG);
+            driver.cuDevicePrimaryCtxRetain.call(word, handle);
+            Limited limited = context(multiprocessors, Optional.empty(), arena);
+            this.context = limited.context();
+            this.green = limited.green();
+            this.multiprocessors = limited.multiprocessors();
+            this.rest = Optional.empty();
+        }
+    }
+
+    /**
+     * The multiprocessors that the limit leaves free, as a device of their own; empty without a limit. The caller
+     * closes it, before this one.
+     */
+    public Optional<Device> rest() {
+        return rest.map(multiprocessors -> new Device(this, multiprocessors));
     }
 
     private static void requireDriver(CudaDriver driver, Arena arena) {
@@ -128,18 +162,22 @@ public final class Device implements AutoCloseable {
         }
         MemorySegment whole = arena.allocate(RESOURCE_BYTES, 8);
         MemorySegment group = arena.allocate(RESOURCE_BYTES, 8);
-        MemorySegment rest = arena.allocate(RESOURCE_BYTES, 8);
+        MemorySegment left = Arena.ofAuto().allocate(RESOURCE_BYTES, 8);
         MemorySegment groups = arena.allocate(JAVA_INT);
-        MemorySegment word = arena.allocate(ADDRESS);
         driver.cuDeviceGetDevResource.call(handle, whole, RESOURCE_TYPE_SM);
         groups.set(JAVA_INT, 0, 1);
-        driver.cuDevSmResourceSplitByCount.call(group, groups, whole, rest, 0, wanted);
+        driver.cuDevSmResourceSplitByCount.call(group, groups, whole, left, 0, wanted);
+        return context(group, Optional.of(left), arena);
+    }
+
+    private Limited context(MemorySegment group, Optional<MemorySegment> left, Arena arena) {
+        MemorySegment word = arena.allocate(ADDRESS);
         driver.cuDevResourceGenerateDesc.call(word, group, 1);
         MemorySegment description = word.get(ADDRESS, 0);
         driver.cuGreenCtxCreate.call(word, description, handle, GREEN_DEFAULT_STREAM);
         MemorySegment created = word.get(ADDRESS, 0);
         driver.cuCtxFromGreenCtx.call(word, created);
-        return new Limited(word.get(ADDRESS, 0), created, group.get(JAVA_INT, RESOURCE_SM_COUNT));
+        return new Limited(word.get(ADDRESS, 0), created, group.get(JAVA_INT, RESOURCE_SM_COUNT), left);
     }
 
     CudaDriver driver() {

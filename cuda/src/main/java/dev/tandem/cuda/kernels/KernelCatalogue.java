@@ -195,6 +195,11 @@ public final class KernelCatalogue {
         return units;
     }
 
+    /** The source of the kernel that takes memory bandwidth; no model needs it. */
+    public static Unit memoryLoad(ModelShape shape) {
+        return new Unit("memory_load", shape.defines(), List.of(free("read_memory", 512)));
+    }
+
     private static List<Entry> rows(ModelShape shape, int capability) {
         int quads = shape.hidden() / 4;
         int blocks = normBlocks(capability);

@@ -55,15 +55,22 @@ public final class GemmAutotuner {
 
     /** Everything that decides which GEMMs are fastest, and which of them are measured. */
     public static String identity(
-            Device device, CublasLt library, ModelShape shape, int maxRows, int maxSequences, boolean hostTier) {
+            Device device,
+            CublasLt library,
+            ModelShape shape,
+            double bandwidthLimit,
+            int maxRows,
+            int maxSequences,
+            boolean hostTier) {
         ModelConfig config = shape.config();
         return String.format(
                 Locale.ROOT,
-                "%s, %d multiprocessors; driver for CUDA %d, cublasLt %d, kernels %s; %s, %d layers, %d wide, "
+                "%s, %d multiprocessors%s; driver for CUDA %d, cublasLt %d, kernels %s; %s, %d layers, %d wide, "
                         + "%d within, %d and %d heads of %d,"
                         + " vocabulary %d; steps of up to %d rows, %d sequences, host tier %s",
                 device.name(),
                 device.multiprocessors(),
+                bandwidthLimit > 0 ? ", " + bandwidthLimit + " bytes/us" : "",
                 device.driverVersion(),
                 library.version(),
                 KernelCompiler.version(SOURCES),

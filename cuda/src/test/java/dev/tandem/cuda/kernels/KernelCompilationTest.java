@@ -171,6 +171,9 @@ class KernelCompilationTest {
         ModelShape shape = KernelCatalogue.models(
                         KernelCatalogue.types(capability).getFirst())
                 .get(2);
+        assertThat(compiler.compile(KernelCatalogue.memoryLoad(shape).source(), capability, shape.defines())
+                        .cubin())
+                .isNotEmpty();
         KernelCatalogue.units(shape, capability, KernelCatalogue.sharedMemory(capability)).stream()
                 .filter(unit -> Set.of("rows", "decode", "prefill", "prefill_wgmma", "sample", "host_transfer")
                         .contains(unit.source()))

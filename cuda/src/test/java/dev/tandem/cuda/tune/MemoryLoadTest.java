@@ -1,0 +1,58 @@
+package dev.tandem.cuda.tune;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.cuda.device.CudaLibraries;
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.cuda.kernels.GpuRig;
+import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.model.config.DataType;
+import org.assertj.core.data.Percentage;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+@Tag("gpu")
+class MemoryLoadTest {
+    private static final int MULTIPROCESSORS = 8;
+    private static final ModelShape SHAPE = GpuRig.shape(4, 2, 64, 256, 256, 301, DataType.BFLOAT16);
+
+    private static Device device(int multiprocessors) {
+        return new Device(CudaLibraries.driver().orElseThrow(), 0, multiprocessors);
+    }
+
+    @ParameterizedTest
+    @ValueSource(doubles = {270e3, 540e3})
+    void leavesTheWantedBandwidth(double wanted) {
+        try (Device device = device(MULTIPROCESSORS)) {
+            try (MemoryLoad load = new MemoryLoad(device, GpuRig.compiler(), SHAPE, wanted)) {
+                System.out.printf("wanted %.0f GB/s, left %.0f%n", wanted / 1e3, load.bandwidth() / 1e3);
+                assertThat(load.bandwidth()).isCloseTo(wanted, Percentage.withPercentage(10));
+            }
+            assertThat(device.open()).isEmpty();
+        }
+    }
+
+    @Test
+    void anErrorNamesTheBandwidthThatCannotBeReached() {
+        try (Device device = device(MULTIPROCESSORS)) {
+            assertThatThrownBy(() -> new MemoryLoad(device, GpuRig.compiler(), SHAPE, 20e3))
+                    .isInstanceOf(CudaException.class)
+                    .hasMessageContaining("--gpu-bandwidth-limit 20 ")
+                    .hasMessageContaining("--gpu-sm-limit");
+            assertThat(device.open()).isEmpty();
+        }
+    }
+
+    @Test
+    void needsFreeMultiprocessors() {
+        try (Device device = device(0)) {
+            assertThatThrownBy(() -> new MemoryLoad(device, GpuRig.compiler(), SHAPE, 270e3))
+                    .isInstanceOf(CudaException.class)
+                    .hasMessageContaining("--gpu-sm-limit");
+        }
+    }
+}
