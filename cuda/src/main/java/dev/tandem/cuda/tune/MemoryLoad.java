@@ -31,15 +31,15 @@ public final class MemoryLoad implements AutoCloseable {
     /** Bytes that the kernels read in turn, many times the L2 cache. */
     private static final long BUFFER_BYTES = 1L << 30;
     /** 16-byte words that a thread block reads per turn. */
-    private static final int WORDS = 2048;
+    private static final int WORDS = 4096;
     /** Turns per kernel: without pauses it takes about 2 ms on an H100. */
-    private static final int TURNS = 640;
-    /** Turns of a kernel that measures: one pass over the memory by 8 multiprocessors takes about 2 ms on an H100. */
-    private static final int MEASURED_TURNS = 2048;
+    private static final int TURNS = 160;
+    /** Turns of a kernel that measures: 8 multiprocessors read for some milliseconds. */
+    private static final int MEASURED_TURNS = 512;
     /** Kernels that are enqueued at a time. */
     private static final int AHEAD = 2;
 
-    private static final int BLOCKS_PER_MULTIPROCESSOR = 2;
+    private static final int BLOCKS_PER_MULTIPROCESSOR = 4;
     private static final int MAX_PAUSE_NANOS = 200_000;
     private static final int BISECTIONS = 14;
     private static final int MEASUREMENTS = 5;
