@@ -45,6 +45,18 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
     }
 
     /**
+     * Drafts NEO's steps 1 to 3: the CPU attends for no token. Prompts that GPU memory cannot hold start on the host.
+     */
+    public StepDraft withoutHostTokens(SchedulerState state) {
+        return gpuSide(state, state.host().size());
+    }
+
+    /** Adds host tokens to a draft that has the GPU's part of the step, and reduces prompts: NEO's steps 4 and 5. */
+    public void addHostTokens(StepDraft draft) {
+        addHostTokens(draft, List.of());
+    }
+
+    /**
      * Counts a completed step, whichever policy drafted it.
      *
      * @param seconds that the step took; 0 where that is not known
@@ -73,8 +85,7 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
         return draft;
     }
 
-    /** NEO's steps 4 and 5, for a draft that has the GPU's part of the step. */
-    void addHostTokens(StepDraft draft, Collection<Sequence> returned) {
+    private void addHostTokens(StepDraft draft, Collection<Sequence> returned) {
         List<Sequence> queue = HostTier.decodable(draft);
         queue.addAll(returned);
         if (gpuKv && deviations.has(Deviation.LONGEST_WAITING_FIRST)) {
@@ -90,12 +101,12 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
         draft.shape(cpu ? Shape.PIPELINE : Shape.GPU_ONLY);
     }
 
-    /** Adds host tokens as {@link #addHostTokens} does, unless the step then decodes fewer tokens per second. */
+    /** Adds host tokens as {@link #addHostTokens(StepDraft)} does, unless the step then decodes fewer tokens per second. */
     void addHostTokensWhereFaster(StepDraft draft) {
         Load zero = draft.load(0);
         Load one = draft.load(1);
         double alone = zero.requests() / predictor.gpuOnly(zero);
-        addHostTokens(draft, List.of());
+        addHostTokens(draft);
         if ((zero.requests() + one.requests()) / predictor.pipeline(zero, one) < alone) {
             makeGpuOnly(draft);
         }

@@ -13,7 +13,6 @@ import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.strategy.AsyncOverlap;
 import dev.tandem.engine.strategy.Deviation;
 import dev.tandem.engine.strategy.Deviations;
-import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.Pipeline;
 import dev.tandem.engine.strategy.StepPredictor;
 import java.util.ArrayList;
@@ -28,7 +27,6 @@ import java.util.List;
  * @param predictor of the times of steps
  * @param pipeline drafts steps of asymmetric pipelining
  * @param async drafts steps of async overlap
- * @param gpuOnly drafts steps without the CPU
  * @param deviations from the paper
  * @param completesWithinStep whether the executor takes in-flight tokens through their remaining layers in one step
  *     (partial progress)
@@ -38,7 +36,6 @@ public record Apex(
         StepPredictor predictor,
         Pipeline pipeline,
         AsyncOverlap async,
-        GpuOnly gpuOnly,
         Deviations deviations,
         boolean completesWithinStep)
         implements Policy {
@@ -59,19 +56,22 @@ public record Apex(
     public StepDraft draft(SchedulerState state, Decision why) {
         double minCpuRatio = deviations.number(Deviation.MIN_CPU_RATIO).orElseThrow();
         int cpuRequests = state.host().size() + state.inFlight().size();
-        StepDraft pipelined = pipeline.draft(state);
+        StepDraft pipelined = pipeline.withoutHostTokens(state);
         if (cpuRequests + pipelined.outs().size() == 0) {
-            // rule 1, GPU first: GPU memory holds every request
+            // AsymPipeStrat does not run, so NEO's step 5 does not postpone prompts that GPU memory cannot hold (rule
+            // 1)
             why.because("apex: no CPU requests, so gpu-only");
             return pipelined;
         }
         if (state.inFlight().isEmpty()
                 && cpuRequests < minCpuRatio * state.gpu().size()) {
+            // prompts still go to the host: otherwise CPU requests could never become enough
             why.because(
                     "apex: %d CPU requests are fewer than %.1f for each of %d GPU requests, so gpu-only (§4.2)",
                     cpuRequests, minCpuRatio, state.gpu().size());
-            return gpuOnly.draft(state, new Decision());
+            return pipelined;
         }
+        pipeline.addHostTokens(pipelined);
         resumePartial(pipelined);
         int scheduled = pipelined.load(0).cpuRows()
                 + pipelined.load(1).cpuRows()

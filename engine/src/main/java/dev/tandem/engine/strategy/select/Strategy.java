@@ -491,8 +491,12 @@ public enum Strategy {
                 rules.has(Deviation.ROOM_TO_GROW));
     }
 
+    /** Rows up to which prompts are piggybacked; 0 for whole prompts, which may be longer than such a step. */
     private static int piggybackedTokens(Options options) {
-        return options.deviations().has(Deviation.PIGGYBACKED_PREFILL) ? options.piggybackedTokens() : 0;
+        Deviations rules = options.deviations();
+        return rules.has(Deviation.PIGGYBACKED_PREFILL) && rules.has(Deviation.CHUNKED_PREFILL)
+                ? options.piggybackedTokens()
+                : 0;
     }
 
     private HostDrain drain(Options options, CostModel cost) {
@@ -512,13 +516,11 @@ public enum Strategy {
     }
 
     private static Apex apex(Options options, CostModel cost, AsyncOverlap overlap) {
-        boolean forecasts = options.deviations().has(Deviation.ROOM_TO_GROW);
         return new Apex(
                 options.budget(),
                 paper(cost),
                 pipeline(options, cost, true),
                 overlap,
-                new GpuOnly(options.budget(), options.preemption(), 0, 0, forecasts),
                 options.deviations(),
                 options.inFlight().completesWithinStep());
     }

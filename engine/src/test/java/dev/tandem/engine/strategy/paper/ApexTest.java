@@ -65,6 +65,17 @@ class ApexTest {
         assertThat(Scene.text(draft)).isEqualTo("[r0 r1+30]");
     }
 
+    /** Rule 1: a prompt that GPU memory cannot hold is a CPU request, whether or not the CPU's attention hides. */
+    @Test
+    void algorithm1WithoutCpuRequestsStartsPromptsOnTheHost() {
+        Scene scene = new Scene(25, 400, BUDGET).limit(1000);
+        scene.gpu(97);
+        scene.waiting(30);
+        StepDraft draft = draft(scene, 0, new Decision());
+        assertThat(draft.shape()).isEqualTo(Shape.GPU_ONLY);
+        assertThat(draft.load(0).prefillOffloadTokens()).as(Scene.text(draft)).isEqualTo(30);
+    }
+
     @Test
     void algorithm1WithoutARequestThatFitsThePipelineIsAsync() {
         // T_ca = 12 hides neither behind T_l0 = 10 nor behind T_l1 + T_ga0 = 10 + 1
@@ -256,6 +267,16 @@ class ApexTest {
         assertThat(draft(scene, 1, new Decision()).shape())
                 .as("one CPU request per GPU request is enough")
                 .isEqualTo(Shape.PIPELINE);
+    }
+
+    @Test
+    void section42StartsPromptsOnTheHostUntilCpuRequestsAreEnough() {
+        Scene scene = decodes(100);
+        scene.waiting(30);
+        StepDraft draft = draft(scene, 8, new Decision());
+        assertThat(draft.load(0).prefillOffloadTokens()).as(Scene.text(draft)).isEqualTo(30);
+        assertThat(draft.load(0).cpuRows() + draft.load(1).cpuRows()).isZero();
+        assertThat(draft.admissions()).isEmpty();
     }
 
     @Test
