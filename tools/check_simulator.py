@@ -4,7 +4,7 @@
 usage: tools/check_simulator.py [--error SPEC|SEED] [RESULTS]
 
 RESULTS is a file of recorded lines; the default is docs/results/cuda.jsonl. Each line is simulated with its own flags
-and the profile of its preset; lines of another GPU than the profile's are left out.
+and the profile of its GPU and preset. Lines without one, and lines that ran with another profile, are left out.
 Throughput holds within 10 %, mean and p99 TPOT within 20 %.
 Exit status: 0 all hold, 1 some do not.
 """
@@ -17,34 +17,62 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROFILES = {"h200": "h200", "h200-26k": "h200", "h200-16sm-26k": "h200-16sm-26k", "h200-8sm-2req": "h200-8sm-2req",
-            "h200-2req": "h200-2req"}
-# What the profiles were measured on.
-GPU = "NVIDIA H200"
+# By GPU and preset; a profile must reach the contexts of its preset, because a longer one is extrapolated.
+PROFILES = {
+    ("NVIDIA H200", "h200"): "h200-all-kv",
+    ("NVIDIA H200", "h200-26k"): "h200",
+    ("NVIDIA H200", "h200-16sm-26k"): "h200-16sm-26k",
+    ("NVIDIA H200", "h200-8sm-2req"): "h200-8sm-2req",
+    ("NVIDIA H200", "h200-2req"): "h200-2req",
+    ("NVIDIA H100 80GB HBM3", "h200-26k"): "h100-26k",
+    ("NVIDIA H100 80GB HBM3", "h200-8sm-2req"): "h100-8sm-2req",
+}
 # The size that serve chooses on an H200 with this preset, for runs that did not set one.
 BLOCKS = {"h200": "56250"}
 LIMITS = {"output_tokens_per_second": 0.10, "mean_tpot_ms": 0.20, "p99_tpot_ms": 0.20}
+
+
+def profile(run):
+    """The name of the profile of the run's GPU and preset; None where there is none."""
+    gpu = run.get("machine", "").split(",")[0]
+    return PROFILES.get((gpu, run.get("preset")))
+
+
+def without(words, options):
+    """Words of a command line without these options and their values."""
+    kept, dropped = [], False
+    for word in words:
+        dropped = word in options or dropped and not word.startswith("--")
+        if not dropped:
+            kept.append(word)
+    return kept
+
+
+def ran_with(run):
+    """The name of the profile that the run's flags give; None where the run measured one itself."""
+    words = shlex.split(run["flags"])
+    return pathlib.Path(words[words.index("--profile") + 1]).stem if "--profile" in words else None
 
 
 def cells(file):
     newest = {}
     for line in open(file):
         run = json.loads(line)
-        if not run.get("machine", "").startswith(GPU):
+        if "output_tokens_per_second" not in run or profile(run) is None:
             continue
-        if "output_tokens_per_second" in run and run.get("preset") in PROFILES:
-            newest[run["preset"], run["workload"], run["strategy"], run["window"]] = run
+        if ran_with(run) in (None, profile(run)):
+            gpu = run["machine"].split(",")[0]
+            newest[gpu, run["preset"], run["workload"], run["strategy"], run["window"]] = run
     return newest
 
 
 def simulated(run, error):
-    words = shlex.split(run["flags"])
+    # --explain prints decisions to standard output
+    words = without(shlex.split(run["flags"]), {"--profile", "--result-file", "--explain"})
     command = [str(ROOT / "tandem"), "bench", "simulate", *words[2:], "--json", "--error", error]
-    command += ["--profile", str(ROOT / "docs/results/profiles" / f"{PROFILES[run['preset']]}.txt")]
+    command += ["--profile", str(ROOT / "docs/results/profiles" / f"{profile(run)}.txt")]
     if run["preset"] in BLOCKS and "--num-gpu-blocks-override" not in words:
         command += ["--num-gpu-blocks-override", BLOCKS[run["preset"]]]
-    # --explain prints decisions to standard output
-    command = [word for word in command if word != "--explain"]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return json.loads(output.splitlines()[-1])
 

@@ -102,7 +102,7 @@ class HardwareTest {
         assertThat(hardware.describeProvenance()).isEqualTo("measured (h200-16sm-26k.txt)");
         assertThat(hardware.profile(LLAMA_8B).name()).contains("16 multiprocessors");
         assertThat(Hardware.named("t4-g4dn.4xlarge").describeProvenance())
-                .isEqualTo("roofline(320 GB/s, 65.0 TFLOP/s, efficiency 0.90 and 0.50)");
+                .isEqualTo("roofline(320 GB/s, 65.0 TFLOP/s, efficiency 0.90 and 0.37)");
     }
 
     @Test

@@ -101,7 +101,9 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
         draft.shape(cpu ? Shape.PIPELINE : Shape.GPU_ONLY);
     }
 
-    /** Adds host tokens as {@link #addHostTokens(StepDraft)} does, unless the step then decodes fewer tokens per second. */
+    /**
+     * Adds host tokens as {@link #addHostTokens(StepDraft)} does, unless the step then decodes fewer tokens per second.
+     */
     void addHostTokensWhereFaster(StepDraft draft) {
         Load zero = draft.load(0);
         Load one = draft.load(1);
