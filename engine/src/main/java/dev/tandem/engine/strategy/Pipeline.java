@@ -130,7 +130,7 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
         }
         Prefills prefills =
                 new Prefills(chunked, true, sequence -> rules.mayLiveOnHost(draft, sequence, this::secondsPerToken));
-        int maxBatchTokens = maxRows();
+        int maxBatchTokens = chunked ? maxRows() : budget.maxBatchTokens();
         boolean reserves = chunked && deviations.has(Deviation.RESERVED_HOST_TOKENS);
         int maxRows =
                 reserves ? maxBatchTokens - Math.min(hostTokens, maxBatchTokens / ROWS_PER_HOST_TOKEN) : maxBatchTokens;
@@ -144,8 +144,8 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
     }
 
     /**
-     * Max rows of a step. All sequences get one token per step, on either tier, so prompts must not make steps longer
-     * than a part of the target for the time per token.
+     * Max rows of a step with chunked prompts. All sequences get one token per step, on either tier, so prompts must
+     * not make steps longer than a part of the target for the time per token. A whole prompt may be longer.
      */
     private int maxRows() {
         int rows = budget.maxBatchTokens();
