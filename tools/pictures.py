@@ -396,6 +396,29 @@ def packages():
     return svg
 
 
+def verdicts():
+    """The verdict on each claim of the papers' figures, one square per claim."""
+    rows = lines("verdicts.jsonl")
+    kinds = {"reproduced": "gpu", "direction only": "link", "not reproduced": "cpu"}
+    figures = list(dict.fromkeys((row["paper"], row["figure"]) for row in rows))
+    fidelities = list(dict.fromkeys(row["fidelity"] for row in rows))
+    svg = Svg(760, 96 + 24 * len(figures), "Verdicts on the claims of NEO's and APEX's figures")
+    svg.text(16, 24, "Claims of the papers' figures, simulated: one square per claim", "title")
+    for i, (kind, css) in enumerate(kinds.items()):
+        svg.box(16 + 200 * i, 38, 16, 16, css)
+        svg.text(38 + 200 * i, 51, kind)
+    for j, fidelity in enumerate(fidelities):
+        svg.text(160 + 300 * j, 82, fidelity, "small")
+    for i, (paper, figure) in enumerate(figures):
+        y = 90 + 24 * i
+        svg.text(16, y + 13, f"{paper.upper()} {figure.removeprefix('fig')}")
+        for j, fidelity in enumerate(fidelities):
+            claims = [r for r in rows if (r["paper"], r["figure"], r["fidelity"]) == (paper, figure, fidelity)]
+            for k, claim in enumerate(claims):
+                svg.box(160 + 300 * j + 22 * k, y, 16, 16, kinds[claim["verdict"]])
+    return svg
+
+
 PICTURES = {
     "throughput": throughput,
     "latency-under-load": latency_under_load,
@@ -408,6 +431,7 @@ PICTURES = {
     "selector": selector,
     "threads": threads,
     "packages": packages,
+    "verdicts": verdicts,
 }
 
 
