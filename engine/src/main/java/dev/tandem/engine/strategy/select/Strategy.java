@@ -520,7 +520,7 @@ public enum Strategy {
                 overlap,
                 new GpuOnly(options.budget(), options.preemption(), 0, 0, forecasts),
                 options.deviations(),
-                options.inFlight().completesWithinStep());
+                options.inFlight().completesWithinStep() ? options.inFlight().slotsPerLayer() : 0);
     }
 
     private static Neo neo(Options options, CostModel cost) {
