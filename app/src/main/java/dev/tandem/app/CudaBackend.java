@@ -15,6 +15,7 @@ import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.observe.Timeline;
+import dev.tandem.engine.strategy.Deviation;
 import dev.tandem.fetch.IndexLocation;
 import dev.tandem.fetch.WheelSource;
 import dev.tandem.model.Checkpoint;
@@ -191,6 +192,7 @@ final class CudaBackend {
                 .graphs(!options.gpu.eager)
                 .attentionThreads(attentionThreads(options), options.advanced.pinThreads, (long)
                         (options.strategy.hostWatchdog * 1e9))
+                .slots(slots(options))
                 .kvChecksums(options.gpu.kvChecksums)
                 .build();
     }
@@ -210,6 +212,15 @@ final class CudaBackend {
                     "--kv-cache-memory " + size + " holds no KV block of " + new ByteSize(blockBytes) + "; raise it");
         }
         return (int) Math.min(Integer.MAX_VALUE / ModelShape.BLOCK_TOKENS, blocks);
+    }
+
+    /** Slots for in-flight tokens. In a cohort each of them needs one at the same layer. */
+    private static int slots(ModelOptions options) {
+        boolean cohort = options.strategy.chosen().offloads()
+                && !options.strategy.deviations().has(Deviation.SPREAD_HOST_TOKENS);
+        return cohort
+                ? Math.clamp(options.maxNumSeqs(), CudaExecutor.usualSlots(), CudaExecutor.maxSlots())
+                : CudaExecutor.usualSlots();
     }
 
     /** All cores except two, which the engine and the server use; 0 when the host only stores preempted KV. */

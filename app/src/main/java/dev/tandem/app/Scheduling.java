@@ -9,7 +9,6 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.strategy.Calibrator;
-import dev.tandem.engine.strategy.Deviation;
 import dev.tandem.engine.strategy.Deviations;
 import dev.tandem.engine.strategy.Fidelity;
 import dev.tandem.engine.strategy.InFlightLimits;
@@ -79,11 +78,6 @@ record Scheduling(
                         + (guarded
                                 ? ", offloads only while that gains throughput (--guard)"
                                 : ", offloads whether or not that gains throughput (--no-guard)"));
-        boolean some = deviations.value(Deviation.PARTIAL_PROGRESS).equals("some");
-        if (strategy == Strategy.APEX && some && !limits.completesWithinStep()) {
-            log.notice("apex runs without its rule 4: this executor cannot finish in-flight tokens within a step."
-                    + " bench simulate and the CPU executor can.");
-        }
         Optional<ServedIdeal> ideal = limits.overlaps()
                 ? Optional.of(new ServedIdeal(
                         known,

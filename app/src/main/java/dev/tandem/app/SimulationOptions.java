@@ -84,7 +84,6 @@ final class SimulationOptions {
         boolean hybrid = options.strategy.chosen().offloads();
         Deviations deviations = options.strategy.deviations();
         boolean cohort = !deviations.has(Deviation.SPREAD_HOST_TOKENS);
-        boolean partialProgress = deviations.value(Deviation.PARTIAL_PROGRESS).equals("some");
         int maxBatchTokens = options.budget().maxBatchTokens();
         long hostBytes = hybrid ? options.memory.hostKv.map(ByteSize::bytes).orElse(0L) : 0;
         int hostBlocks = (int) (hostBytes / (shape.kvBytesPerToken() * BlockFormat.TOKENS));
@@ -103,9 +102,9 @@ final class SimulationOptions {
                 .kvBytesPerToken(shape.kvBytesPerToken())
                 .overlaps(hybrid)
                 .inFlight(
-                        hybrid ? cohort ? hostBlocks : CudaExecutor.maxSlots() : 0,
+                        hybrid ? cohort ? hostBlocks : CudaExecutor.usualSlots() : 0,
                         hybrid ? cohort ? hostBlocks : CudaExecutor.maxHostTokens() : 0,
-                        hybrid && partialProgress)
+                        hybrid)
                 .piggybackedTokens(piggybacked)
                 .build();
     }

@@ -235,9 +235,19 @@ public final class CudaExecutor implements Executor {
                     graphs,
                     inputs,
                     hostTokens,
+                    plan.slots(),
                     shape.config().layers());
             steps = new OutstandingSteps(
-                    stream, launcher, pools, clock, trace, report, hostTokens, time, options.watchdogNanos());
+                    stream,
+                    launcher,
+                    pools,
+                    clock,
+                    trace,
+                    report,
+                    hostTokens,
+                    plan.slots(),
+                    time,
+                    options.watchdogNanos());
             faults = new CudaFaults(device, stream, forward, pools, steps, hostTokens);
         } catch (RuntimeException | Error e) {
             owned.closeAll();
@@ -259,7 +269,7 @@ public final class CudaExecutor implements Executor {
                 .layers(shape.config().layers())
                 .kvBytesPerToken(shape.kvBytesPerToken())
                 .overlaps(hasHostTier)
-                .inFlight(plan.slots(), hasHostTier ? HostAttentionQueues.MAX : 0, false)
+                .inFlight(plan.slots(), hasHostTier ? HostAttentionQueues.MAX : 0, hasHostTier)
                 .piggybackedTokens(piggybacked)
                 .maxSharedBlocks(KvPools.sharedBlocks(pools.gpuBlocks()))
                 .build();
@@ -293,9 +303,14 @@ public final class CudaExecutor implements Executor {
         return limits;
     }
 
-    /** Max in-flight tokens that rejoin the batch at a layer. */
+    /** Max in-flight tokens that rejoin the batch at a layer, where {@link CudaOptions#slots} allows it. */
     public static int maxSlots() {
         return HostLinkMemory.MAX_SLOTS;
+    }
+
+    /** Slots that suffice for in-flight tokens that are spread over the layers. */
+    public static int usualSlots() {
+        return HostLinkMemory.USUAL_SLOTS;
     }
 
     /** Max host tokens at a time, one per sequence. */

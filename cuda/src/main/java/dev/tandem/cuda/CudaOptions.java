@@ -1,5 +1,6 @@
 package dev.tandem.cuda;
 
+import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.model.config.DataType;
 import java.util.OptionalInt;
@@ -20,6 +21,8 @@ import java.util.OptionalInt;
  * @param attentionThreads CPU threads that compute attention of host tokens; with 0 the host tier only holds preempted
  *     KV
  * @param pinThreads whether each of them is bound to a core of its own, where {@code CpuTopology.canPin} allows it
+ * @param slots max in-flight tokens that enter, finish or go on at a layer in a step; each is a row of memory, and 4
+ *     bytes of logits per token of the vocabulary
  * @param watchdogNanos time after which an attention task counts as stalled; a step waits for its host tokens at most
  *     twice as long
  * @param kvChecksums whether checksums are compared on both sides of every KV copy; a difference ends the executor
@@ -37,6 +40,7 @@ public record CudaOptions(
         boolean graphs,
         int attentionThreads,
         boolean pinThreads,
+        int slots,
         long watchdogNanos,
         boolean kvChecksums) {
     /** @throws ConfigurationException that names the flag */
@@ -51,6 +55,10 @@ public record CudaOptions(
         if (bandwidthLimit > 0 && multiprocessorLimit == 0) {
             throw new ConfigurationException("--gpu-bandwidth-limit needs --gpu-sm-limit: the kernels that take"
                     + " bandwidth run on the multiprocessors that it leaves free");
+        }
+        if (slots < 1 || slots > HostLinkMemory.MAX_SLOTS) {
+            throw new ConfigurationException("a step has " + slots + " slots for in-flight tokens; it must have 1 to "
+                    + HostLinkMemory.MAX_SLOTS);
         }
         if (maxSequences > maxBatchTokens) {
             throw new ConfigurationException("--max-num-seqs " + maxSequences
@@ -84,6 +92,7 @@ public record CudaOptions(
         private boolean graphs = true;
         private int attentionThreads;
         private boolean pinThreads;
+        private int slots = HostLinkMemory.USUAL_SLOTS;
         private long watchdogNanos;
         private boolean kvChecksums;
 
@@ -149,6 +158,12 @@ public record CudaOptions(
             return this;
         }
 
+        /** Sets the max in-flight tokens that enter, finish or go on at a layer in a step; 64 unless set. */
+        public Builder slots(int max) {
+            slots = max;
+            return this;
+        }
+
         /** Sets whether checksums are compared on both sides of every KV copy. */
         public Builder kvChecksums(boolean value) {
             kvChecksums = value;
@@ -174,6 +189,7 @@ public record CudaOptions(
                     graphs,
                     attentionThreads,
                     pinThreads,
+                    slots,
                     watchdogNanos,
                     kvChecksums);
         }

@@ -2,7 +2,6 @@ package dev.tandem.cuda;
 
 import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.cuda.forward.ForwardBuffers;
-import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.cuda.step.GraphCache;
@@ -14,7 +13,7 @@ import java.util.Locale;
  *
  * @param decodeRows max rows of decode steps that are replayed from graphs, without slots
  * @param graphRows max rows of all steps that are replayed from graphs, without slots
- * @param slots for in-flight tokens, besides a step's rows; 0 without attention threads
+ * @param slots for in-flight tokens, resumed ones included, besides a step's rows; 0 without attention threads
  * @param maxRows of a step, without slots
  * @param maxSequences of a step
  * @param offloadsPrefill whether prefill KV goes to the host layer by layer; false without attention threads
@@ -36,7 +35,7 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
         return new MemoryPlan(
                 decodeRows,
                 Math.max(decodeRows, Math.min(MIN_GRAPH_ROWS, wholeBuckets)),
-                hasHostTier ? HostLinkMemory.MAX_SLOTS : 0,
+                hasHostTier ? options.slots() : 0,
                 maxRows,
                 options.maxSequences(),
                 hasHostTier);

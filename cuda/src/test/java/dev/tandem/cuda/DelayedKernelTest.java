@@ -6,6 +6,7 @@ import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.strategy.Shuffling;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.TierRules;
 import dev.tandem.engine.strategy.select.Strategy;
@@ -61,7 +62,7 @@ class DelayedKernelTest {
     }
 
     static Stream<Arguments> strategies() {
-        return Stream.of(Strategy.SIMPLE_OFFLOAD, Strategy.ASYMMETRIC, Strategy.ASYNC_OVERLAP)
+        return Stream.of(Strategy.SIMPLE_OFFLOAD, Strategy.ASYMMETRIC, Strategy.ASYNC_OVERLAP, Strategy.APEX)
                 .flatMap(strategy -> seeds().mapToObj(seed -> Arguments.of(strategy, seed)));
     }
 
@@ -77,5 +78,22 @@ class DelayedKernelTest {
                 delayed(seed),
                 UnaryOperator.identity());
         HybridModelTest.greedyTokensMatch(strategy.flag() + ", delays of seed " + seed, policy, budget, executor);
+    }
+
+    /** Random steps, one in five of whose in-flight tokens finish within the step. */
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void stepsThatResumeTokens(int seed) throws IOException {
+        Budget budget = new Budget(200, 100, 200);
+        CudaExecutor executor = CudaModelTest.executor(
+                "llama31",
+                CudaModelTest.options(DataType.FLOAT16, 60, true, 3, 10_000),
+                delayed(seed),
+                UnaryOperator.identity());
+        HybridModelTest.greedyTokensMatch(
+                "random steps, delays of seed " + seed,
+                new Shuffling(budget, Shuffling.Takes.WHAT_CUDA_DOES, seed),
+                budget,
+                executor);
     }
 }

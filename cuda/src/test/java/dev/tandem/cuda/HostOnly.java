@@ -11,16 +11,29 @@ import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
 import java.util.List;
 
-/** Every prompt is prefilled with offload to the host; all decode tokens are in-flight tokens. */
-record HostOnly(Budget budget) implements Policy {
+/**
+ * Every prompt is prefilled with offload to the host; all decode tokens are in-flight tokens.
+ *
+ * @param cohort whether tokens enter only while none is in flight, and as many as there are
+ */
+record HostOnly(Budget budget, boolean cohort) implements Policy {
+    /** Max tokens that enter in a step where tokens are spread over the layers. */
+    private static final int ENTERING = 8;
+
+    HostOnly(Budget budget) {
+        this(budget, false);
+    }
+
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
         StepDraft draft = new StepDraft(state, budget);
         draft.shape(Shape.ASYNC);
+        int inFlight = state.inFlight().size();
+        int entering = !cohort ? ENTERING : inFlight == 0 ? budget.maxSequences() : 0;
         for (Sequence sequence : List.copyOf(state.host())) {
             if (draft.missing(sequence) > draft.freeHost()) {
                 draft.dropFromHost(sequence);
-            } else if (draft.admissions().size() < 8 && draft.totalRows() < budget.maxBatchTokens()) {
+            } else if (draft.admissions().size() < entering && draft.totalRows() < budget.maxBatchTokens()) {
                 draft.admit(sequence);
             }
         }
@@ -35,7 +48,7 @@ record HostOnly(Budget budget) implements Policy {
             }
             draft.start(sequence, sequence.length(), AttentionSite.GPU_PREFILL_OFFLOAD);
         }
-        draft.slots(16);
+        draft.slots(cohort ? inFlight + draft.admissions().size() : 2 * ENTERING);
         return draft;
     }
 }

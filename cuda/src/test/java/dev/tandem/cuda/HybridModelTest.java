@@ -350,7 +350,7 @@ class HybridModelTest {
     static Strategy.Options options(Budget budget, TierRules rules) {
         return Strategy.Options.builder(budget)
                 .rules(rules)
-                .inFlight(new InFlightLimits(64, 1024, false))
+                .inFlight(new InFlightLimits(64, 1024, true))
                 .piggybackedTokens(64)
                 .build();
     }
@@ -372,6 +372,36 @@ class HybridModelTest {
                 strategy.flag(),
                 strategy.policy(options(budget, TierRules.neutral()), TestProfile.withCpu(100)),
                 budget);
+    }
+
+    /**
+     * More in-flight tokens at one layer than a captured step has slots: the step computes them where they stand, and
+     * nowhere else.
+     */
+    @Test
+    void aCohortOfManyTokensMatchesTransformers() throws IOException {
+        Budget budget = new Budget(256, 128, 256);
+        CudaOptions options = CudaOptions.builder(DataType.FLOAT16, 256, 128)
+                .memoryUtilization(0.5)
+                .gpuBlocks(OptionalInt.of(30))
+                .hostBytes(8 << 20)
+                .slots(128)
+                .attentionThreads(3, true, 10_000_000_000L)
+                .kvChecksums(true)
+                .build();
+        CudaExecutor executor = CudaModelTest.executor("llama31", options);
+        executor.faults().poisonPools();
+        int[] max = new int[1];
+        HostOnly cohort = new HostOnly(budget, true);
+        greedyTokensMatch(
+                "cohort",
+                (state, why) -> {
+                    max[0] = Math.max(max[0], state.inFlight().size());
+                    return cohort.draft(state, why);
+                },
+                budget,
+                executor);
+        assertThat(max[0]).as("tokens of a cohort").isGreaterThan(64);
     }
 
     /** Each step uses a random strategy. It takes over the in-flight tokens and swapped sequences of the one before. */

@@ -82,8 +82,6 @@ public final class ContentExecutor implements Executor {
     public boolean allowsAsyncScheduling;
     /** Called for each plan while it is computed; it may advance the clock. */
     public Consumer<StepPlan> computing = plan -> {};
-    /** Whether plans resume in-flight tokens. */
-    public boolean resumes = true;
 
     public ContentExecutor(
             int layers, int gpuBlocks, int hostBlocks, int maxBatchTokens, int context, Readiness readiness) {
@@ -161,7 +159,7 @@ public final class ContentExecutor implements Executor {
     public boolean allowsAsyncScheduling() {
         StepPlan last = plans.getLast();
         return allowsAsyncScheduling
-                && (!resumes || last.slotsPerLayer() + last.resume().size() == 0)
+                && last.resume().isEmpty()
                 && last.swaps().isEmpty()
                 && chunks(last).allMatch(chunk -> chunk.site() == AttentionSite.GPU_FROM_GPU);
     }
@@ -315,6 +313,14 @@ public final class ContentExecutor implements Executor {
         }
     }
 
+    /** Whether a step whose result is not known yet has sampled, paused or lost the sequence's token. */
+    private boolean ended(long sequence) {
+        return results.stream()
+                .anyMatch(result -> result.paused().contains(sequence)
+                        || result.sampled().stream().anyMatch(sampled -> sampled.sequence() == sequence)
+                        || result.lost().stream().anyMatch(lost -> lost.sequence() == sequence));
+    }
+
     /** What was in borrowed blocks is gone, even for the step's own moves and layers. */
     private void overwriteStaging(StepPlan plan) {
         for (SubBatch batch : plan.subBatches()) {
@@ -373,7 +379,9 @@ public final class ContentExecutor implements Executor {
             fail(inFlightTokens.containsKey(swap.sequence()), "sequence " + swap.sequence() + " is swapped in flight");
         }
         for (long key : plan.resume()) {
-            fail(!inFlightTokens.containsKey(key), "sequence " + key + " resumes and is not in flight");
+            fail(
+                    !inFlightTokens.containsKey(key) && !ended(key),
+                    "sequence " + key + " resumes and is neither in flight nor ended by a step that runs");
         }
         int borrowed = 0;
         for (SubBatch batch : plan.subBatches()) {

@@ -113,7 +113,7 @@ record PanelEngine(Panel panel, ComparedSystem system, Fidelity fidelity, Profil
                 .inFlight(
                         hybrid && spread ? SPREAD_SLOTS : hostBlocks,
                         hybrid && spread ? SPREAD_TOKENS : hostBlocks,
-                        hybrid && !spread)
+                        hybrid)
                 .piggybackedTokens(PiggybackedPrefill.of(new CostModel(profile)::linear, Integer.MAX_VALUE))
                 .build();
     }

@@ -1,6 +1,7 @@
 package dev.tandem.cuda.forward;
 
 import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.forward.CudaForward.Pass;
 import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
@@ -34,14 +35,17 @@ public final class AttentionLauncher {
      * @param carries whether a thread block of decode attention transfers in-flight tokens, because no transfer kernel
      *     runs
      */
-    void launch(Stream stream, Activations a, StepInputs step, Extent extent, int layer, boolean carries) {
-        boolean decodes = extent.decodes() || extent.slots() > 0;
+    void launch(Stream stream, Activations a, Pass pass, int layer, boolean carries) {
+        StepInputs step = pass.step();
+        Extent extent = pass.extent();
+        boolean exchanges = extent.slots() > 0 && !pass.resumes();
+        boolean decodes = extent.decodes() || exchanges;
         boolean together = decodes && extent.tiles() > 0 && partition.together();
         if (together) {
             prefill(stream, a, step, extent, layer, step.header());
         }
         if (decodes) {
-            decode(stream, a, step, extent, layer, carries && extent.slots() > 0, together);
+            decode(stream, a, pass, layer, carries && exchanges, together);
         }
         if (extent.tiles() > 0 && !together) {
             prefill(stream, a, step, extent, layer, 0L);
@@ -49,15 +53,11 @@ public final class AttentionLauncher {
     }
 
     /** @param together whether it runs beside prefill attention, which is the kernel before */
-    private void decode(
-            Stream stream,
-            Activations a,
-            StepInputs step,
-            Extent extent,
-            int layer,
-            boolean carries,
-            boolean together) {
-        int flags = (carries ? KernelConstants.DECODE_TRANSFERS : 0)
+    private void decode(Stream stream, Activations a, Pass pass, int layer, boolean carries, boolean together) {
+        StepInputs step = pass.step();
+        boolean exchanges = pass.extent().slots() > 0 && !pass.resumes();
+        int flags = (exchanges ? KernelConstants.DECODE_EXCHANGES : 0)
+                | (carries ? KernelConstants.DECODE_TRANSFERS : 0)
                 | (layer == lastLayer ? KernelConstants.DECODE_LAST_LAYER : 0)
                 | (together ? KernelConstants.DECODE_OVERLAPS_PREFILL : 0);
         kernels.decodeAttention.launch(
@@ -73,8 +73,9 @@ public final class AttentionLauncher {
                 a.attended().address(),
                 buffers.decodePartials().address(),
                 buffers.decodeNorms().address(),
-                extent.slots(),
-                extent.firstSlot(),
+                pass.returning(layer),
+                pass.returning(layer - 1),
+                pass.extent().firstSlot(),
                 hostTokens,
                 layer,
                 flags);

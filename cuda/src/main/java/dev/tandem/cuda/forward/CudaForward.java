@@ -61,8 +61,33 @@ public final class CudaForward {
         return plan;
     }
 
-    /** A sub-batch of a step: its inputs and its extent. */
-    public record Pass(StepInputs step, Extent extent) {}
+    /**
+     * A sub-batch of a step.
+     *
+     * @param extent at the layer where it has most rows
+     * @param slotLayers where it has those of in-flight tokens
+     */
+    public record Pass(StepInputs step, Extent extent, SlotLayers slotLayers) {
+        /** A sub-batch that has all of its rows at every layer. */
+        public Pass(StepInputs step, Extent extent) {
+            this(step, extent, SlotLayers.ALL);
+        }
+
+        /** Whether the step waits for some in-flight tokens. */
+        boolean resumes() {
+            return extent.resumed() > 0;
+        }
+
+        /** Its extent between the attention of a layer, -1 for the embedding, and that of the next layer. */
+        Extent after(int layer) {
+            return slotLayers.after(extent, layer);
+        }
+
+        /** Slots to which in-flight tokens return at a layer without that the step waits. */
+        int returning(int layer) {
+            return resumes() ? 0 : after(layer).slots();
+        }
+    }
 
     /**
      * Enqueues a step of one sub-batch whose inputs are in {@code step}; the most probable tokens are then
@@ -75,13 +100,13 @@ public final class CudaForward {
     /**
      * Enqueues a step of one or two sub-batches, which take turns layer by layer (NEO, Figure 5): while the CPU
      * computes attention of one sub-batch's host tokens, the GPU computes output projection, MLP and next QKV
-     * projection of the other. Slots are in the last sub-batch; only the first may move KV. Sampled rows come in the
-     * order of the sub-batches.
+     * projection of the other. Slots and resumed tokens are in the last sub-batch; only the first may move KV. Sampled
+     * rows come in the order of the sub-batches.
      */
     public void run(Stream stream, List<Pass> passes) {
         boolean transfer = begin(stream, passes);
         for (int p = 0; p < passes.size(); p++) {
-            project(stream, passes.get(p), p, 0, nothingPending(passes.get(p).extent()));
+            project(stream, passes.get(p), p, 0, nothingPending(passes.get(p).after(-1)));
             moveKv(stream, p, 0);
             store(stream, passes.get(p), p, 0);
         }
@@ -91,14 +116,14 @@ public final class CudaForward {
                 Pass pass = passes.get(p);
                 attend(stream, pass, p, layer, !transfer);
                 if (layer + 1 < config.layers()) {
-                    Pending pending = postProjection(stream, buffers.activations(p), pass.extent(), layer);
+                    Pending pending = postProjection(stream, buffers.activations(p), pass.after(layer), layer);
                     project(stream, pass, p, layer + 1, pending);
                     moveKv(stream, p, layer + 1);
                     store(stream, pass, p, layer + 1);
                 } else {
                     moveKv(stream, p, config.layers());
                     finish(stream, pass, p, sampled);
-                    sampled += pass.extent().sampled();
+                    sampled += pass.after(layer).sampled();
                 }
             }
         }
@@ -118,6 +143,9 @@ public final class CudaForward {
                 launchers.rows().embed(stream, buffers.activations(p), pass.step(), pass.extent());
             }
         }
+        if (passes.stream().anyMatch(Pass::resumes)) {
+            launchers.hostTransfer().beginResuming();
+        }
         boolean transfer =
                 passes.size() == 1 && launchesTransfer(passes.getFirst().extent());
         if (transfer) {
@@ -128,7 +156,7 @@ public final class CudaForward {
 
     /** Enqueues the first layer's QKV projection of a step of one sub-batch. */
     public void projectFirst(Stream stream, Pass pass) {
-        project(stream, pass, 0, 0, nothingPending(pass.extent()));
+        project(stream, pass, 0, 0, nothingPending(pass.after(-1)));
     }
 
     /** For tests: blocks the stream by a transfer kernel that waits for a later step of the same stream. */
@@ -142,6 +170,7 @@ public final class CudaForward {
      */
     public boolean launchesTransfer(Extent extent) {
         return extent.slots() > 0
+                && extent.resumed() == 0
                 && extent.hostTokens() == 0
                 && extent.has(Part.ATTENTION)
                 && !plan.finishes(extent.rows());
@@ -154,7 +183,7 @@ public final class CudaForward {
     public void layer(Stream stream, Pass pass, int layer, boolean transfer) {
         store(stream, pass, 0, layer);
         attend(stream, pass, 0, layer, !transfer);
-        Pending pending = postProjection(stream, buffers.activations(0), pass.extent(), layer);
+        Pending pending = postProjection(stream, buffers.activations(0), pass.after(layer), layer);
         project(stream, pass, 0, layer + 1, pending);
     }
 
@@ -170,7 +199,9 @@ public final class CudaForward {
 
     /** Enqueues the wait for the transfers of a step, after its layers. */
     public void end(Stream stream, List<Pass> passes, boolean transfer) {
-        if (transfer || passes.stream().anyMatch(pass -> pass.extent().sendsHostTokens())) {
+        if (transfer
+                || passes.stream()
+                        .anyMatch(pass -> pass.resumes() || pass.extent().sendsHostTokens())) {
             launchers.hostTransfer().join(stream);
         }
     }
@@ -193,7 +224,10 @@ public final class CudaForward {
     /** Norm and QKV projection. */
     private void project(Stream stream, Pass pass, int subBatch, int layer, Pending pending) {
         Activations a = buffers.activations(subBatch);
-        Extent extent = pass.extent();
+        Extent extent = pass.after(layer - 1);
+        if (extent.rows() == 0) {
+            return; // all rows are those of in-flight tokens, which stand at other layers
+        }
         if (extent.has(Part.ROW_WISE)) {
             launchers
                     .rows()
@@ -206,10 +240,16 @@ public final class CudaForward {
 
     /** Rotates the result of {@link #project}, stores K and V, and sends q, k and v of host tokens. */
     private void store(Stream stream, Pass pass, int subBatch, int layer) {
-        Extent extent = pass.extent();
-        if (extent.has(Part.ROW_WISE)) {
-            Pending pending = pending(extent, gemms.qkvSplits(plan, extent.rows()));
-            launchers.rows().ropeStore(stream, buffers.activations(subBatch), pass.step(), extent, pending, layer);
+        Extent extent = pass.after(layer - 1);
+        int returning = pass.returning(layer);
+        if (extent.has(Part.ROW_WISE) && extent.rows() + returning > 0) {
+            Pending pending = pending(extent, extent.rows() == 0 ? 0 : gemms.qkvSplits(plan, extent.rows()));
+            launchers
+                    .rows()
+                    .ropeStore(stream, buffers.activations(subBatch), pass.step(), extent, pending, layer, returning);
+        }
+        if (pass.resumes() && extent.inFlight() > 0) {
+            launchers.hostTransfer().sendInFlight(stream, extent.inFlight(), layer);
         }
         if (extent.sendsHostTokens()) {
             launchers.hostTransfer().send(stream, pass.step(), extent, layer);
@@ -220,16 +260,22 @@ public final class CudaForward {
         Activations a = buffers.activations(subBatch);
         Extent extent = pass.extent();
         if (extent.has(Part.ATTENTION)) {
-            launchers.attention().launch(stream, a, pass.step(), extent, layer, carries);
+            launchers.attention().launch(stream, a, pass, layer, carries);
         }
         if (extent.hostTokens() > 0) {
             launchers.hostTransfer().receive(stream, a, pass.step(), extent, subBatch, layer);
+        }
+        if (pass.resumes()) {
+            launchers.hostTransfer().receiveInFlight(stream, a, pass.step(), pass.after(layer), subBatch, layer);
         }
     }
 
     /** Output projection, norm and MLP; the down projection is then pending. */
     private Pending postProjection(Stream stream, Activations a, Extent extent, int layer) {
         int rows = extent.rows();
+        if (rows == 0) {
+            return nothingPending(extent);
+        }
         int splits = extent.has(Part.GEMM) ? gemms.output(stream, plan, a, layer, rows) : 0;
         if (extent.has(Part.ROW_WISE)) {
             long weight = weights.layers.get(layer).attentionNorm();
@@ -266,7 +312,7 @@ public final class CudaForward {
      * @param before sampled rows of the sub-batch before, which come first in the normed rows
      */
     private void finish(Stream stream, Pass pass, int subBatch, int before) {
-        Extent all = pass.extent();
+        Extent all = pass.after(config.layers() - 1);
         if (all.sampled() == 0) {
             return;
         }
@@ -286,7 +332,9 @@ public final class CudaForward {
     }
 
     private void logits(Stream stream, List<Pass> passes) {
-        int sampled = passes.stream().mapToInt(pass -> pass.extent().sampled()).sum();
+        int last = config.layers() - 1;
+        int sampled =
+                passes.stream().mapToInt(pass -> pass.after(last).sampled()).sum();
         if (sampled == 0) {
             return;
         }

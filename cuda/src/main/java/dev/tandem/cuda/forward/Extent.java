@@ -6,15 +6,17 @@ import java.util.Set;
 /**
  * The sizes that decide which kernels a sub-batch launches. Kernels read everything else from its {@link StepInputs}.
  *
- * @param rows of the sub-batch, including its slots, which come last
- * @param sampled rows that are sampled, including the slots
+ * @param rows of the sub-batch, including its slots and resumed tokens, which come last
+ * @param sampled rows that are sampled, including these
  * @param decodes whether there are rows of decode attention
  * @param tiles of prefill attention
- * @param slots for in-flight tokens
+ * @param slots for in-flight tokens that nothing waits for
+ * @param resumed in-flight tokens that finish within the step; each has a slot of its own behind the others
  * @param hostTokens same-layer tokens, which come before the slots
  * @param parts all, unless the time of some kernels is measured
  */
-public record Extent(int rows, int sampled, boolean decodes, int tiles, int slots, int hostTokens, Set<Part> parts) {
+public record Extent(
+        int rows, int sampled, boolean decodes, int tiles, int slots, int resumed, int hostTokens, Set<Part> parts) {
     /**
      * Max same-layer tokens of a sub-batch that rope_store sends itself; send_host_tokens sends more. A token of a
      * model with 32 heads takes 24 KB.
@@ -32,7 +34,7 @@ public record Extent(int rows, int sampled, boolean decodes, int tiles, int slot
 
     /** Rows without attention, tiles, slots or host tokens. */
     public static Extent of(int rows, int sampled) {
-        return new Extent(rows, sampled, false, 0, 0, 0, EnumSet.allOf(Part.class));
+        return new Extent(rows, sampled, false, 0, 0, 0, 0, EnumSet.allOf(Part.class));
     }
 
     /** Rows of decode attention alone. */
@@ -41,11 +43,11 @@ public record Extent(int rows, int sampled, boolean decodes, int tiles, int slot
     }
 
     public Extent withDecodes(boolean some) {
-        return new Extent(rows, sampled, some, tiles, slots, hostTokens, parts);
+        return new Extent(rows, sampled, some, tiles, slots, resumed, hostTokens, parts);
     }
 
     public Extent withTiles(int count) {
-        return new Extent(rows, sampled, decodes, count, slots, hostTokens, parts);
+        return new Extent(rows, sampled, decodes, count, slots, resumed, hostTokens, parts);
     }
 
     /**
@@ -54,7 +56,22 @@ public record Extent(int rows, int sampled, boolean decodes, int tiles, int slot
      * @param count slots, which {@link #rows} and {@link #sampled} already count
      */
     public Extent withSlots(int count) {
-        return new Extent(rows, sampled, decodes, tiles, count, hostTokens, parts);
+        return new Extent(rows, sampled, decodes, tiles, count, resumed, hostTokens, parts);
+    }
+
+    /**
+     * The same with resumed tokens.
+     *
+     * @param count resumed tokens, which {@link #rows} and {@link #sampled} already count
+     */
+    public Extent withResumed(int count) {
+        return new Extent(rows, sampled, decodes, tiles, slots, count, hostTokens, parts);
+    }
+
+    /** The same sub-batch with fewer rows of in-flight tokens, which neither compute nor are sampled. */
+    Extent withInFlight(int someSlots, int someResumed) {
+        int fewer = slots - someSlots + resumed - someResumed;
+        return new Extent(rows - fewer, sampled - fewer, decodes, tiles, someSlots, someResumed, hostTokens, parts);
     }
 
     /**
@@ -63,16 +80,16 @@ public record Extent(int rows, int sampled, boolean decodes, int tiles, int slot
      * @param count host tokens, which {@link #rows} already counts
      */
     public Extent withHostTokens(int count) {
-        return new Extent(rows, sampled, decodes, tiles, slots, count, parts);
+        return new Extent(rows, sampled, decodes, tiles, slots, resumed, count, parts);
     }
 
     public Extent only(Set<Part> some) {
-        return new Extent(rows, sampled, decodes, tiles, slots, hostTokens, some);
+        return new Extent(rows, sampled, decodes, tiles, slots, resumed, hostTokens, some);
     }
 
     /** The same sub-batch after the last layer's attention, where only sampled rows go on. */
     Extent sampledOnly() {
-        return new Extent(sampled, sampled, decodes, tiles, slots, hostTokens, parts);
+        return new Extent(sampled, sampled, decodes, tiles, slots, resumed, hostTokens, parts);
     }
 
     /**
@@ -83,9 +100,14 @@ public record Extent(int rows, int sampled, boolean decodes, int tiles, int slot
         return withHostTokens(hostTokens == 0 ? 0 : Math.max(hostTokens, SENT_BY_ROPE_STORE));
     }
 
-    /** The first slot's row; {@code Integer.MAX_VALUE} without slots. */
+    /** Rows of in-flight tokens. */
+    int inFlight() {
+        return slots + resumed;
+    }
+
+    /** The row of the first slot or resumed token; {@code Integer.MAX_VALUE} without any. */
     int firstSlot() {
-        return slots == 0 ? Integer.MAX_VALUE : rows - slots;
+        return inFlight() == 0 ? Integer.MAX_VALUE : rows - inFlight();
     }
 
     boolean has(Part part) {

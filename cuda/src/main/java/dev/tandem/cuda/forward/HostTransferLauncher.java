@@ -24,6 +24,9 @@ public final class HostTransferLauncher implements AutoCloseable {
     private final long hostTokens;
     private final int multiprocessors;
     private final int layers;
+    /** Bytes of a row of attention output. */
+    private final long attendedBytes;
+
     private final Stream link;
     private final Event before;
     private final Event after;
@@ -34,9 +37,18 @@ public final class HostTransferLauncher implements AutoCloseable {
         this.hostTokens = hostTokens;
         this.multiprocessors = device.multiprocessors();
         this.layers = shape.config().layers();
+        this.attendedBytes = (long) shape.queries() * shape.type().bytes();
         this.link = device.stream("in-flight tokens");
         this.before = device.event();
         this.after = device.event();
+    }
+
+    /**
+     * Prepares a step that resumes in-flight tokens. Its first wait may come before its first send, and the last send
+     * may have been captured in a graph; a stream must not wait for an event that was last recorded in a capture.
+     */
+    void beginResuming() {
+        link.record(after);
     }
 
     /** Launches the transfer kernel beside later work of {@code stream}. */
@@ -58,6 +70,42 @@ public final class HostTransferLauncher implements AutoCloseable {
         link.waitFor(before);
         kernels.sendHostTokens.launch(link, extent.hostTokens(), 1, step.header(), step.slots(), hostTokens, layer);
         link.record(after);
+    }
+
+    /**
+     * Sends in-flight tokens that leave the batch, in a step that resumes some, beside the step's next kernels.
+     *
+     * @param rows of in-flight tokens in the QKV projection
+     */
+    void sendInFlight(Stream stream, int rows, int layer) {
+        stream.record(before);
+        link.waitFor(before);
+        kernels.sendInFlight.launch(link, 1, 1, hostTokens, layer, rows);
+        link.record(after);
+    }
+
+    /**
+     * Waits for the attention of the resumed tokens that stand at a layer, and has tokens return to the rows that are
+     * computed after it. It runs after all sends, because both change the ring counters.
+     *
+     * @param extent after the layer's attention
+     * @param subBatch 0 or 1
+     */
+    void receiveInFlight(Stream stream, Activations a, StepInputs step, Extent extent, int subBatch, int layer) {
+        join(stream);
+        long row = extent.inFlight() == 0 ? 0 : extent.firstSlot();
+        kernels.receiveInFlight.launch(
+                stream,
+                1,
+                1,
+                hostTokens,
+                step.resumed(),
+                extent.resumed(),
+                layer,
+                extent.slots(),
+                subBatch * layers + layer,
+                extent.hostTokens() == 0 ? 1 : 0,
+                a.attended().address() + row * attendedBytes);
     }
 
     /**

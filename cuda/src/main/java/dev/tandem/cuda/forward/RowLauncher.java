@@ -141,14 +141,16 @@ public final class RowLauncher {
     /**
      * Applies bias, norms of q and k heads and rotation. Then stores K and V in their blocks, and sends q, k and v of
      * host tokens to the host.
+     *
+     * @param returning slots for which it chooses in-flight tokens that return at this layer
      */
-    void ropeStore(Stream stream, Activations a, StepInputs step, Extent extent, Pending pending, int layer) {
+    void ropeStore(
+            Stream stream, Activations a, StepInputs step, Extent extent, Pending pending, int layer, int returning) {
         CudaWeights.Layer weight = weights.layers.get(layer);
-        boolean hasSlots = extent.slots() > 0;
         boolean sends = extent.hostTokens() > 0 && !extent.sendsHostTokens();
         kernels.ropeStore.launch(
                 stream,
-                extent.rows() + (hasSlots ? 1 : 0),
+                extent.rows() + (returning > 0 ? 1 : 0),
                 Kernels.ropeBlocks(shape),
                 pending.partials(),
                 pending.splits(),
@@ -167,7 +169,8 @@ public final class RowLauncher {
                 extent.firstSlot(),
                 hostTokens,
                 layer,
-                hasSlots ? extent.rows() : Integer.MAX_VALUE,
+                returning > 0 ? extent.rows() : Integer.MAX_VALUE,
+                returning,
                 sends ? step.header() : 0L);
     }
 

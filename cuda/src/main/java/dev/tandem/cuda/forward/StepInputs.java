@@ -23,6 +23,9 @@ public interface StepInputs {
     /** [slots] draws of those. */
     long admittedDraws();
 
+    /** [resumed] indices of the in-flight tokens that finish within the step, in the order of their rows. */
+    long resumed();
+
     /** [tiles] of prefill attention. */
     long tiles();
 

@@ -39,8 +39,8 @@ import java.util.concurrent.atomic.AtomicReferenceArray;
  * {@link #publish}, {@link #complete}, {@link #released} and {@link #failed}, which workers call.
  */
 public final class HostAttentionQueues {
-    /** Max host tokens at a time; prelude.cu keeps their indices in 16 bits. */
-    public static final int MAX = 1024;
+    /** Max host tokens at a time. */
+    public static final int MAX = KernelConstants.MAX_HOST_TOKENS;
 
     private static final VarHandle LONG = JAVA_LONG.varHandle();
     private static final long NO_ENTRY = -1;
@@ -226,8 +226,18 @@ public final class HostAttentionQueues {
     public void pause(long sequence) {
         HostToken hostToken = bySequence.get(sequence);
         if (hostToken != null) {
-            hostToken.paused = true;
+            hostToken.pause();
         }
+    }
+
+    /**
+     * Has the next step take an in-flight token through all remaining layers.
+     *
+     * @return the token; empty when it is paused, has failed or has passed all layers already, and then no step may
+     *     wait for it
+     */
+    Optional<HostToken> resume(long sequence) {
+        return Optional.ofNullable(bySequence.get(sequence)).filter(HostToken::resume);
     }
 
     /** Ends a host token that has passed all layers, was released or is lost; its index is free again. */

@@ -321,7 +321,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
         if (hostToken == null) {
             return; // lost after the GPU pushed the task
         }
-        if (hostToken.paused) {
+        if (hostToken.isPaused()) {
             queues.released(hostToken);
             return;
         }
@@ -332,21 +332,22 @@ public final class HostAttentionWorkers implements AutoCloseable {
             counters.setRelease(worker * STRIDE + STARTED, 0);
             return; // lost before the engine could see this worker hold it: its blocks may have a new owner
         }
+        int layer = HostAttentionQueues.layer(task);
+        hostToken.taken(layer);
+        boolean publishes = !sameLayer;
         try {
-            attend(hostToken, HostAttentionQueues.layer(task), context, sameLayer);
-            if (!sameLayer) {
-                queues.publish(HostAttentionQueues.layer(task), hostToken.index);
-            }
+            attend(hostToken, layer, context, sameLayer);
         } catch (RuntimeException | Error e) {
+            publishes = hostToken.fail() && !sameLayer;
             queues.failed(hostToken, e);
+        }
+        if (publishes) {
+            queues.publish(layer, hostToken.index);
         }
         counters.setRelease(worker * STRIDE + STARTED, 0);
         long ended = clock.nanos();
         lanes[worker].add(
-                Timeline.Kind.CPU_ATTENTION,
-                started,
-                ended,
-                Timeline.layerAndSequence(HostAttentionQueues.layer(task), hostToken.sequence()));
+                Timeline.Kind.CPU_ATTENTION, started, ended, Timeline.layerAndSequence(layer, hostToken.sequence()));
         add(worker, BUSY, ended - started);
         add(worker, TOKENS, sameLayer && context.subtasks.first > 0 ? 0 : hostToken.context());
     }

@@ -24,8 +24,11 @@ import java.util.List;
  *  a token rejoins the batch ◄─── {@code returnQueues[layer]} ◄─────  entry to {@code ready}
  * </pre>
  *
- * <p>In-flight tokens make no kernel and no worker wait: a layer takes the results that have arrived when it starts,
- * the transfer kernel what is ready, a worker the next entry ({@link HostAttentionQueues}).
+ * <p>Other in-flight tokens make no kernel and no worker wait: a layer takes the results that have arrived when it
+ * starts, the transfer kernel what is ready, a worker the next entry ({@link HostAttentionQueues}).
+ *
+ * <p>A step that resumes in-flight tokens waits for those, at each layer from the one where they stand. It has no
+ * transfer kernel: {@code send_in_flight} and {@code receive_in_flight} transfer in its place.
  *
  * <p>Same-layer tokens use the same indices and memory, with rings of their own. {@code rope_store}, or
  * {@code send_host_tokens} if they are many, pushes their tasks. {@code receive_host_tokens} waits for the results.
@@ -35,12 +38,17 @@ import java.util.List;
 public final class HostLinkMemory implements AutoCloseable {
     /** Max slots of a step. */
     public static final int MAX_SLOTS = KernelConstants.MAX_SLOTS;
+    /**
+     * Slots that suffice for tokens that are spread over the layers: 1,024 in-flight tokens over 32 layers are 32 per
+     * layer.
+     */
+    public static final int USUAL_SLOTS = 64;
 
     private static final int MAX = HostAttentionQueues.MAX;
     /** Size of {@code struct Draw}, which prelude.cu asserts. */
     private static final int DRAW_BYTES = 32;
     /** Size of {@code struct HostTokens}, which prelude.cu asserts. */
-    private static final int HOST_TOKENS_BYTES = 192;
+    private static final int HOST_TOKENS_BYTES = 200;
 
     private final List<AutoCloseable> owned = new ArrayList<>();
     private final DeviceBuffer structure;
@@ -68,6 +76,7 @@ public final class HostLinkMemory implements AutoCloseable {
         DeviceBuffer waits = buffer(device, 8L * 4 * layers, "times of waits");
         DeviceBuffer counters = buffer(device, 8L * (2 * layers + 4), "ring counters");
         DeviceBuffer sentWarps = buffer(device, 4L * MAX, "warps that have sent a host token");
+        DeviceBuffer waiting = buffer(device, 4L * MAX, "layers at which in-flight tokens wait");
         PinnedBuffer taskRing = pinned(device, 8L * MAX, "the ring of attention tasks");
         PinnedBuffer readyRing = pinned(device, 8L * MAX, "the ring of attention results");
         PinnedBuffer sent = pinned(device, (long) MAX * sentBytes, "q, k and v of in-flight tokens");
@@ -113,7 +122,8 @@ public final class HostLinkMemory implements AutoCloseable {
             waits.address(),
             timeoutNanos,
             sentWarps.address(),
-            stepNanos
+            stepNanos,
+            waiting.address()
         };
         try (PinnedBuffer staging = device.pinned(HOST_TOKENS_BYTES, "addresses")) {
             MemorySegment.copy(structureWords, 0, staging.memory(), JAVA_LONG, 0, structureWords.length);
@@ -128,6 +138,7 @@ public final class HostLinkMemory implements AutoCloseable {
             stream.fill(incoming, 0);
             stream.fill(waits, 0);
             stream.fill(sentWarps, 0);
+            stream.fill(waiting, -1);
             stream.synchronise();
         }
     }

@@ -8,6 +8,7 @@ import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.step.StepTimes;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
@@ -26,6 +27,9 @@ public final class HostTokenTracker implements AutoCloseable {
     static final String STEP_HANGS =
             "a step did not end, so no kernel transfers host tokens between GPU and CPU any more";
 
+    /** Layers by which a token may have moved beyond the last that a worker has seen, when the next step ends. */
+    private static final int LAYERS_UNSEEN = 2;
+
     private final HostAttentionQueues queues;
     private final HostAttentionWorkers workers;
     private final List<HostToken> sameLayer = new ArrayList<>();
@@ -37,6 +41,13 @@ public final class HostTokenTracker implements AutoCloseable {
     public interface Chooser {
         void choose(long sequence, TokenSampler sampler, Optional<TokenSampler.Draw> draw, int sampledRow);
     }
+
+    /**
+     * An in-flight token that the next step takes through all remaining layers.
+     *
+     * @param earliestLayer the token stands there or at a later layer
+     */
+    public record Resumed(HostToken hostToken, int earliestLayer) {}
 
     public HostTokenTracker(HostAttentionQueues queues, HostAttentionWorkers workers) {
         this.queues = queues;
@@ -62,6 +73,41 @@ public final class HostTokenTracker implements AutoCloseable {
         }
         return admitted;
     }
+
+    /**
+     * Has the next step take in-flight tokens through all remaining layers.
+     *
+     * @param sequences those of the plan
+     * @return those with most layers left first; without tokens that are paused, have failed or have passed all layers
+     */
+    public List<Resumed> resume(List<Long> sequences) {
+        List<Resumed> resumed = new ArrayList<>(sequences.size());
+        for (long sequence : sequences) {
+            queues.resume(sequence)
+                    .ifPresent(hostToken -> resumed.add(new Resumed(hostToken, hostToken.earliestLayer())));
+        }
+        resumed.sort(Comparator.comparingInt(Resumed::earliestLayer));
+        return resumed;
+    }
+
+    /**
+     * The earliest and the latest layer at which in-flight tokens may return in the next step; empty without any. When
+     * the step is submitted, a token may have reached the layer after the last that a worker has seen, and the step
+     * before may still move it by one more.
+     */
+    public Optional<ReturnLayers> returnLayers() {
+        int first = Integer.MAX_VALUE;
+        int last = -1;
+        for (HostToken hostToken : queues.all()) {
+            int layer = hostToken.earliestLayer();
+            first = Math.min(first, layer);
+            last = Math.max(last, layer);
+        }
+        return last < 0 ? Optional.empty() : Optional.of(new ReturnLayers(first, last + LAYERS_UNSEEN));
+    }
+
+    /** Layers at which in-flight tokens may return; the last may lie beyond the model's. */
+    public record ReturnLayers(int first, int last) {}
 
     /** Registers a same-layer token of the next step. */
     public HostToken admitSameLayer(Admission admission) {
@@ -115,7 +161,10 @@ public final class HostTokenTracker implements AutoCloseable {
             if (hostToken == null) {
                 continue; // an empty slot, or a token that was lost before the last layer
             }
-            if (hostToken.paused) {
+            if (hostToken.isWrong()) {
+                continue; // collectReleased reports it as lost
+            }
+            if (hostToken.isPaused()) {
                 paused.add(hostToken.sequence());
             } else {
                 chooser.choose(hostToken.sequence(), hostToken.admission.sampler(), hostToken.draw, firstSample + slot);

@@ -20,8 +20,10 @@ public final class KernelConstants {
     public static final int PREFILL_THREADS = 256;
     /** Further threads per block of {@code prefill_wgmma.cu}, which stage K and V. */
     static final int STAGING_THREADS = 128;
-    /** Max slots of a step. */
-    public static final int MAX_SLOTS = 64;
+    /** Max host tokens at a time; the rings keep their indices in 16 bits. */
+    public static final int MAX_HOST_TOKENS = 1024;
+    /** Max slots of a step: in a cohort, each host token needs one at the same layer. */
+    public static final int MAX_SLOTS = MAX_HOST_TOKENS;
     /** Where a step's header has the thread blocks of prefill attention, where decode attention is next. */
     public static final int PROMPT_BLOCKS = 4;
     /** Where a step's header has how many of these share a tile. */
@@ -44,7 +46,7 @@ public final class KernelConstants {
     static final int ARGMAX_THREADS = 256;
     /** Threads per block of {@code sample} and {@code logprobs}. */
     static final int SAMPLE_THREADS = 1024;
-    /** Threads per block of {@code transfer}. */
+    /** Threads per block of {@code transfer}, {@code send_in_flight} and {@code receive_in_flight}. */
     static final int TRANSFER_THREADS = 256;
     /** Threads per block of {@code send_host_tokens} and {@code receive_host_tokens}. */
     static final int HOST_TOKEN_THREADS = 128;
@@ -80,6 +82,8 @@ public final class KernelConstants {
     public static final int DECODE_LAST_LAYER = 2;
     /** Flag of {@code decode_attention}: it runs beside prefill attention, which is the kernel before. */
     public static final int DECODE_OVERLAPS_PREFILL = 4;
+    /** Flag of {@code decode_attention}: in-flight tokens leave and return in slots. */
+    public static final int DECODE_EXCHANGES = 8;
 
     private KernelConstants() {}
 
@@ -93,6 +97,7 @@ public final class KernelConstants {
                 define("PREFILL_ROWS", PREFILL_ROWS),
                 define("PREFILL_THREADS", PREFILL_THREADS),
                 define("STAGING_THREADS", STAGING_THREADS),
+                define("MAX_HOST_TOKENS", MAX_HOST_TOKENS),
                 define("MAX_SLOTS", MAX_SLOTS),
                 define("PROMPT_BLOCKS", PROMPT_BLOCKS),
                 define("PROMPT_SPLITS", PROMPT_SPLITS),
@@ -123,7 +128,8 @@ public final class KernelConstants {
                 define("MAX_LOGPROBS", SamplingParams.MAX_LOGPROBS),
                 define("DECODE_TRANSFERS", DECODE_TRANSFERS),
                 define("DECODE_LAST_LAYER", DECODE_LAST_LAYER),
-                define("DECODE_OVERLAPS_PREFILL", DECODE_OVERLAPS_PREFILL));
+                define("DECODE_OVERLAPS_PREFILL", DECODE_OVERLAPS_PREFILL),
+                define("DECODE_EXCHANGES", DECODE_EXCHANGES));
     }
 
     /** The compiler option that defines a constant. */

@@ -59,6 +59,8 @@ public final class Kernels implements AutoCloseable {
     public final Kernel maskLogits;
     public final Kernel logprobs;
     public final Kernel transfer;
+    public final Kernel sendInFlight;
+    public final Kernel receiveInFlight;
     public final Kernel sendHostTokens;
     public final Kernel receiveHostTokens;
     public final Kernel report;
@@ -126,6 +128,8 @@ public final class Kernels implements AutoCloseable {
         logprobs = sampling.kernel("logprobs");
         Loaded hostTokens = next.next();
         transfer = hostTokens.kernel("transfer");
+        sendInFlight = hostTokens.kernel("send_in_flight");
+        receiveInFlight = hostTokens.kernel("receive_in_flight");
         sendHostTokens = hostTokens.kernel("send_host_tokens");
         receiveHostTokens = hostTokens.kernel("receive_host_tokens");
         report = hostTokens.kernel("report");

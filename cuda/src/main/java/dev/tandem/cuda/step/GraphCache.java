@@ -6,6 +6,7 @@ import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.forward.CudaForward;
 import dev.tandem.cuda.forward.CudaForward.Pass;
 import dev.tandem.cuda.forward.Extent;
+import dev.tandem.cuda.forward.SlotLayers;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.kv.KvPools;
@@ -128,6 +129,11 @@ public final class GraphCache implements AutoCloseable {
         graph(key).ifPresentOrElse(stream::launch, () -> run(List.of(new Pass(inputs, extent(key)))));
     }
 
+    /** Launches a step kernel by kernel that computes its slots at some layers only. */
+    void launchAtLayers(Key key, SlotLayers layers) {
+        run(List.of(new Pass(inputs, extent(key), layers)));
+    }
+
     /**
      * Launches a step with prefill offload. The copies between its layers differ per step, so they cannot be part of a
      * graph. The last layer and the kernels before the first are enqueued one by one.
@@ -196,6 +202,7 @@ public final class GraphCache implements AutoCloseable {
         return extent.rows() <= MAX_SAME_LAYER_ROWS
                 && extent.tiles() == 0
                 && extent.slots() == 0
+                && extent.resumed() == 0
                 && !extent.sendsHostTokens();
     }
 

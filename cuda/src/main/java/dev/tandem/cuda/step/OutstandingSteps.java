@@ -44,6 +44,7 @@ public final class OutstandingSteps {
     /** Empty without attention threads. */
     private final Optional<HostTokenTracker> hostTokens;
 
+    private final int maxSlots;
     private final Clock time;
     private final long watchdogNanos;
     private final ArrayDeque<Outstanding> outstanding = new ArrayDeque<>();
@@ -68,7 +69,10 @@ public final class OutstandingSteps {
      */
     private record InFlightStep(long step, long began, long limitNanos) {}
 
-    /** @param watchdogNanos time after which an attention task counts as stalled */
+    /**
+     * @param maxSlots of a step; 0 without attention threads
+     * @param watchdogNanos time after which an attention task counts as stalled
+     */
     public OutstandingSteps(
             Stream stream,
             StepLauncher launcher,
@@ -77,6 +81,7 @@ public final class OutstandingSteps {
             StepTrace trace,
             SampleReport report,
             Optional<HostTokenTracker> hostTokens,
+            int maxSlots,
             Clock time,
             long watchdogNanos) {
         this.stream = stream;
@@ -87,6 +92,7 @@ public final class OutstandingSteps {
         this.report = report;
         this.results = new StepResults(report, hostTokens);
         this.hostTokens = hostTokens;
+        this.maxSlots = maxSlots;
         this.time = time;
         this.watchdogNanos = watchdogNanos;
     }
@@ -96,10 +102,10 @@ public final class OutstandingSteps {
         if (outstanding.size() + finished.size() == Executor.MAX_OUTSTANDING) {
             throw new ExecutorException("more than " + Executor.MAX_OUTSTANDING + " plans are outstanding");
         }
-        List<List<Chunk>> batches = PlanRows.ordered(plan, hostTokens.isPresent());
-        long limitNanos = limitNanos(batches, PlanRows.slots(plan));
+        List<List<Chunk>> batches = PlanRows.ordered(plan, maxSlots);
+        long limitNanos = limitNanos(plan, batches);
         try {
-            StepLauncher.LaunchKind kind = launcher.kindOf(batches);
+            StepLauncher.LaunchKind kind = launcher.kindOf(plan, batches);
             boolean isShort = plan.swaps().isEmpty() && kind == StepLauncher.LaunchKind.ONE_GRAPH;
             if (!outstanding.isEmpty() && !(allowsNext && isShort)) {
                 finished.add(complete(outstanding.poll())); // this step may overwrite its list of moves or its logits
@@ -139,9 +145,9 @@ public final class OutstandingSteps {
         return complete(outstanding.poll());
     }
 
-    private long limitNanos(List<List<Chunk>> batches, int slots) {
-        int rows = slots;
-        boolean waits = false;
+    private long limitNanos(StepPlan plan, List<List<Chunk>> batches) {
+        int rows = PlanRows.slots(plan, maxSlots) + plan.resume().size();
+        boolean waits = !plan.resume().isEmpty();
         for (List<Chunk> chunks : batches) {
             for (Chunk chunk : chunks) {
                 rows += chunk.rows();

@@ -1,6 +1,5 @@
 package dev.tandem.cuda.step;
 
-import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
@@ -14,6 +13,8 @@ import java.util.List;
 public final class PlanRows {
     /** Min slots of a step that has in-flight tokens. */
     private static final int MIN_SLOTS = 8;
+    /** From this many slots on, their number is a multiple of it. */
+    private static final int SLOT_STEP = 64;
     /** Longest context first, so that the tasks left at the end of a layer are short. */
     private static final Comparator<Chunk> LONGEST_FIRST =
             Comparator.comparingInt(Chunk::start).reversed();
@@ -30,19 +31,18 @@ public final class PlanRows {
     /**
      * The chunks of each sub-batch in the order of their rows; a plan without sub-batches yields one that is empty.
      *
-     * @param hasHostTier whether there are attention threads, for host tokens and prefill offload
+     * @param maxSlots of a step; 0 without attention threads, and then there are no host tokens and no prefill offload
      * @throws ExecutorException that names what this executor does not do
      */
-    public static List<List<Chunk>> ordered(StepPlan plan, boolean hasHostTier) {
-        boolean hasInFlight = !plan.admissions().isEmpty() || plan.slotsPerLayer() > 0;
-        if (!plan.resume().isEmpty()) {
-            throw new ExecutorException(
-                    "the CUDA executor cannot resume in-flight tokens within a step, and this plan asks for it");
-        }
-        if (hasInFlight && !hasHostTier || plan.admissions().size() > HostLinkMemory.MAX_SLOTS) {
-            throw new ExecutorException("this plan has in-flight tokens, or more than " + HostLinkMemory.MAX_SLOTS
-                    + " that enter in one step; the CUDA executor has " + (hasHostTier ? HostLinkMemory.MAX_SLOTS : 0)
-                    + " slots");
+    public static List<List<Chunk>> ordered(StepPlan plan, int maxSlots) {
+        boolean hasHostTier = maxSlots > 0;
+        int admitted = plan.admissions().size();
+        int resumed = plan.resume().size();
+        if (admitted + resumed > maxSlots || plan.slotsPerLayer() > 0 && !hasHostTier) {
+            throw new ExecutorException("this plan has in-flight tokens: " + admitted + " enter, " + resumed
+                    + " finish within the step, and up to " + plan.slotsPerLayer()
+                    + " go on at each layer; the CUDA executor has " + maxSlots + " slots for those that enter or"
+                    + " finish. --max-num-seqs sets the slots under --deviation spread-host-tokens=false");
         }
         List<List<Chunk>> batches = new ArrayList<>();
         for (SubBatch batch : plan.subBatches()) {
@@ -87,12 +87,20 @@ public final class PlanRows {
         return chunk.rows() == 1 && chunk.site() == AttentionSite.GPU_FROM_GPU;
     }
 
-    /** The slots of a plan's step, rounded up to a power of two so that few graphs are captured. */
-    public static int slots(StepPlan plan) {
-        int wanted = Math.min(Math.max(plan.slotsPerLayer(), plan.admissions().size()), HostLinkMemory.MAX_SLOTS);
+    /**
+     * The slots of a plan's step, besides those of resumed tokens. They are rounded up, to a power of two or a multiple
+     * of {@value #SLOT_STEP}, so that few graphs are captured.
+     *
+     * @param maxSlots of a step, those of resumed tokens included
+     */
+    public static int slots(StepPlan plan, int maxSlots) {
+        int wanted = Math.max(plan.slotsPerLayer(), plan.admissions().size());
         if (wanted == 0) {
             return 0;
         }
-        return Math.max(MIN_SLOTS, Integer.highestOneBit(2 * wanted - 1));
+        int rounded = wanted <= SLOT_STEP
+                ? Math.max(MIN_SLOTS, Integer.highestOneBit(2 * wanted - 1))
+                : (wanted + SLOT_STEP - 1) / SLOT_STEP * SLOT_STEP;
+        return Math.min(rounded, maxSlots - plan.resume().size());
     }
 }

@@ -11,7 +11,6 @@ import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.forward.SmPartition;
 import dev.tandem.cuda.forward.StepInputs;
-import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.cuda.hostattention.HostToken;
 import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.ModelShape;
@@ -26,9 +25,9 @@ import java.util.List;
  * memory and uploads them once per step, to fixed addresses that CUDA graphs can read.
  *
  * <p>In this order: a header with the counts of decode attention, of prompts' attention beside it, and of same-layer
- * tokens; token, position and KV slot per row; rows to sample; in-flight tokens that enter, with their draws; random
- * draws; tiles of prefill attention; sequences of decode attention; block tables; rows with adjusted logits, and the
- * adjustments.
+ * tokens; token, position and KV slot per row; rows to sample; in-flight tokens that enter, with their draws; resumed
+ * tokens; random draws; tiles of prefill attention; sequences of decode attention; block tables; rows with adjusted
+ * logits, and the adjustments.
  *
  * <p>Owned by: engine thread. The pinned memory has two halves that take turns at {@link #clear}. So a step's inputs
  * may be written while the upload of the step before is outstanding; earlier uploads must have ended.
@@ -59,6 +58,7 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     private final int samplesAt;
     private final int admittedAt;
     private final int admittedDrawsAt;
+    private final int resumedAt;
     private final int drawsAt;
     private final int tilesAt;
     private final int sequencesAt;
@@ -82,18 +82,21 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     private boolean reportsLogprobs;
 
     /**
+     * @param slots max slots and resumed tokens
      * @param tables max block numbers of all sequences of a step
      * @param adjustments max adjustments of all of its logits
      */
-    public StepBuffer(Device owner, int rows, int samples, int tiles, int tables, int adjustments, String label) {
+    public StepBuffer(
+            Device owner, int rows, int samples, int slots, int tiles, int tables, int adjustments, String label) {
         this.rows = rows;
         this.tokensAt = HEADER;
         this.positionsAt = tokensAt + rows;
         this.slotsAt = positionsAt + rows;
         this.samplesAt = slotsAt + rows;
         this.admittedAt = samplesAt + samples;
-        this.admittedDrawsAt = (admittedAt + HostLinkMemory.MAX_SLOTS + 7) / 8 * 8;
-        this.drawsAt = admittedDrawsAt + DRAW_INTS * HostLinkMemory.MAX_SLOTS;
+        this.admittedDrawsAt = (admittedAt + slots + 7) / 8 * 8;
+        this.resumedAt = admittedDrawsAt + DRAW_INTS * slots;
+        this.drawsAt = (resumedAt + slots + 7) / 8 * 8;
         this.tilesAt = drawsAt + DRAW_INTS * samples;
         this.sequencesAt = (tilesAt + TILE_INTS * tiles + 7) / 8 * 8;
         this.tablesAt = sequencesAt + SEQUENCE_INTS * rows;
@@ -306,6 +309,11 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         hostToken.draw.ifPresent(draw -> draw(at, 0, draw));
     }
 
+    /** Writes a resumed token; {@code index} is its place among them. */
+    void resume(int index, HostToken hostToken) {
+        set(resumedAt + index, hostToken.index);
+    }
+
     /** Leaves a slot empty at layer 0. */
     void admitNone(int slot) {
         set(admittedAt + slot, -1);
@@ -380,6 +388,11 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     @Override
     public long admittedDraws() {
         return device.address() + 4L * admittedDrawsAt;
+    }
+
+    @Override
+    public long resumed() {
+        return device.address() + 4L * resumedAt;
     }
 
     @Override

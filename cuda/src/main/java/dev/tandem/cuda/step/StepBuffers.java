@@ -26,7 +26,7 @@ public record StepBuffers(StepBuffer graph, int graphRows, StepBuffer first, Opt
      * @param graphRows rows of steps that are replayed, without slots
      * @param rows of a step, without slots
      * @param sequences of a step
-     * @param slots for in-flight tokens; 0 without attention threads
+     * @param slots for in-flight tokens, resumed ones included; 0 without attention threads
      * @param tables block numbers of all sequences of a step
      */
     public record Sizes(int graphRows, int rows, int sequences, int slots, int tables) {
@@ -58,6 +58,7 @@ public record StepBuffers(StepBuffer graph, int graphRows, StepBuffer first, Opt
                     device,
                     graphRows,
                     graphRows,
+                    sizes.slots(),
                     graphTiles,
                     sizes.tables(),
                     MAX_ADJUSTMENTS,
@@ -66,12 +67,14 @@ public record StepBuffers(StepBuffer graph, int graphRows, StepBuffer first, Opt
                     device,
                     sizes.rows() + sizes.slots(),
                     sampled,
+                    sizes.slots(),
                     tiles,
                     sizes.tables(),
                     MAX_ADJUSTMENTS,
                     "mixed steps"));
             if (sizes.slots() > 0) {
-                opened.add(new StepBuffer(device, sampled, sampled, tiles, sizes.tables(), 0, "second sub-batches"));
+                opened.add(new StepBuffer(
+                        device, sampled, sampled, sizes.slots(), tiles, sizes.tables(), 0, "second sub-batches"));
             }
         } catch (RuntimeException | Error e) {
             Resources.closeAfter(e, opened);

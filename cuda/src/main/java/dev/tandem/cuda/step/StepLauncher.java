@@ -3,8 +3,12 @@ package dev.tandem.cuda.step;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.forward.CudaForward.Pass;
 import dev.tandem.cuda.forward.Extent;
+import dev.tandem.cuda.forward.SlotLayers;
+import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.cuda.hostattention.HostToken;
 import dev.tandem.cuda.hostattention.HostTokenTracker;
+import dev.tandem.cuda.hostattention.HostTokenTracker.Resumed;
+import dev.tandem.cuda.hostattention.HostTokenTracker.ReturnLayers;
 import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.cuda.sampling.Bitmasks;
 import dev.tandem.cuda.sampling.GpuSampler;
@@ -37,6 +41,7 @@ public final class StepLauncher {
     /** Empty without attention threads. */
     private final Optional<HostTokenTracker> hostTokens;
 
+    private final int maxSlots;
     private final int layers;
     private Launched last = new Launched(List.of(), List.of(), 0, 0, 0);
     /**
@@ -52,8 +57,8 @@ public final class StepLauncher {
         /** The step has prefill offload. */
         GRAPH_PER_LAYER,
         /**
-         * The step has many rows, two sub-batches or same-layer tokens: a graph where its shape repeats, else kernel by
-         * kernel.
+         * The step has many rows, two sub-batches, same-layer tokens or resumed tokens: a graph where its shape
+         * repeats, else kernel by kernel.
          */
         PASSES
     }
@@ -63,6 +68,7 @@ public final class StepLauncher {
      *
      * @param sampled chunks in the order of the sampled rows; slots follow
      * @param draws how each of them is drawn; empty where the engine samples
+     * @param slots those of resumed tokens included
      * @param passes sub-batches that wait for host tokens
      */
     public record Launched(
@@ -96,6 +102,7 @@ public final class StepLauncher {
             GraphCache graphs,
             StepBuffers inputs,
             Optional<HostTokenTracker> hostTokens,
+            int maxSlots,
             int layers) {
         this.stream = stream;
         this.sampler = sampler;
@@ -105,6 +112,7 @@ public final class StepLauncher {
         this.graphs = graphs;
         this.inputs = inputs;
         this.hostTokens = hostTokens;
+        this.maxSlots = maxSlots;
         this.layers = layers;
     }
 
@@ -115,13 +123,15 @@ public final class StepLauncher {
      * @param kind by {@link #kindOf}
      */
     public Launched launch(StepPlan plan, List<List<Chunk>> batches, LaunchKind kind, Report report) {
-        int slots = PlanRows.slots(plan);
+        int slots = PlanRows.slots(plan, maxSlots);
+        List<Resumed> resumed =
+                hostTokens.map(tokens -> tokens.resume(plan.resume())).orElse(List.of());
         int rows = batches.stream().flatMap(List::stream).mapToInt(Chunk::rows).sum();
         int sameLayer = (int) batches.stream()
                 .flatMap(List::stream)
                 .filter(chunk -> chunk.site() == AttentionSite.CPU_FROM_HOST)
                 .count();
-        if (rows + slots == 0) {
+        if (rows + slots + resumed.size() == 0) {
             pools.upload(stream);
             pools.begin(stream);
             pools.end(stream);
@@ -129,15 +139,16 @@ public final class StepLauncher {
             return last;
         }
         Launched launched = switch (kind) {
-            case ONE_GRAPH -> replay(plan, batches.getFirst(), rows, slots, graphs::launch);
-            case GRAPH_PER_LAYER -> replay(plan, batches.getFirst(), rows, slots, graphs::launchPrefillOffload);
-            case PASSES -> passes(plan, batches, slots, sameLayer);
+            case ONE_GRAPH -> oneGraph(plan, batches.getFirst(), rows, slots);
+            case GRAPH_PER_LAYER ->
+                replay(plan, batches.getFirst(), rows, slots, SlotLayers.ALL, graphs::launchPrefillOffload);
+            case PASSES -> passes(plan, batches, slots, resumed, sameLayer);
         };
         StepBuffer step = kind == LaunchKind.PASSES ? inputs.first() : inputs.graph();
-        int samples = launched.firstSlotSample() + slots;
+        int samples = launched.firstSlotSample() + launched.slots();
         choose(step, launched, samples, report);
         if (samples > 0) {
-            sampler.report(stream, samples, slots, launched.passes(), report.tokens(), report.stamps());
+            sampler.report(stream, samples, launched.slots(), launched.passes(), report.tokens(), report.stamps());
         }
         last = launched;
         return launched;
@@ -178,9 +189,9 @@ public final class StepLauncher {
         }
     }
 
-    /** How a step of these chunks is launched. */
-    public LaunchKind kindOf(List<List<Chunk>> batches) {
-        if (batches.size() > 1) {
+    /** How a step of a plan is launched, whose chunks are these. */
+    public LaunchKind kindOf(StepPlan plan, List<List<Chunk>> batches) {
+        if (batches.size() > 1 || !plan.resume().isEmpty()) {
             return LaunchKind.PASSES;
         }
         int rows = 0;
@@ -215,7 +226,33 @@ public final class StepLauncher {
                 "sequence " + sequence + " has a placeholder token that the step before does not sample");
     }
 
-    private Launched replay(StepPlan plan, List<Chunk> chunks, int rows, int slots, Consumer<GraphCache.Key> launch) {
+    /**
+     * Replays a step as one graph. A captured step computes its slots at every layer, which costs much where they are
+     * many: then they are computed only at the layers where in-flight tokens may return, kernel by kernel.
+     */
+    private Launched oneGraph(StepPlan plan, List<Chunk> chunks, int rows, int slots) {
+        Optional<SlotLayers> some = slots > HostLinkMemory.USUAL_SLOTS ? slotLayers(plan) : Optional.empty();
+        return some.isPresent()
+                ? replay(plan, chunks, rows, slots, some.get(), key -> graphs.launchAtLayers(key, some.get()))
+                : replay(plan, chunks, rows, slots, SlotLayers.ALL, graphs::launch);
+    }
+
+    /** The layers that need slots; empty where that is most of them. */
+    private Optional<SlotLayers> slotLayers(StepPlan plan) {
+        Optional<ReturnLayers> returns = hostTokens.orElseThrow().returnLayers();
+        boolean enter = !plan.admissions().isEmpty();
+        int first = enter ? -1 : returns.map(ReturnLayers::first).orElse(0);
+        int last = Math.min(returns.map(ReturnLayers::last).orElse(-1), layers - 1);
+        return last - first + 1 > layers / 2 ? Optional.empty() : Optional.of(SlotLayers.between(first, last));
+    }
+
+    private Launched replay(
+            StepPlan plan,
+            List<Chunk> chunks,
+            int rows,
+            int slots,
+            SlotLayers slotLayers,
+            Consumer<GraphCache.Key> launch) {
         List<Chunk> sampled = new ArrayList<>();
         StepBuffer step = inputs.graph();
         layout.fill(step, chunks, pools, this::token, this::noHostToken, sampled);
@@ -232,10 +269,10 @@ public final class StepLauncher {
         pools.upload(stream);
         step.upload(stream);
         launch.accept(key);
-        return new Launched(sampled, draws, firstSample, slots, 0);
+        return new Launched(sampled, draws, firstSample, slotLayers.after(layers - 1) ? slots : 0, 0);
     }
 
-    private Launched passes(StepPlan plan, List<List<Chunk>> batches, int slots, int sameLayer) {
+    private Launched passes(StepPlan plan, List<List<Chunk>> batches, int slots, List<Resumed> resumed, int sameLayer) {
         List<Chunk> sampled = new ArrayList<>();
         List<Pass> passes = new ArrayList<>(batches.size());
         List<StepBuffer> steps = new ArrayList<>(batches.size());
@@ -246,26 +283,33 @@ public final class StepLauncher {
             StepBuffer step =
                     passes.isEmpty() ? inputs.first() : inputs.second().orElseThrow(StepLauncher::oneSubBatch);
             int slotsHere = last ? slots : 0;
-            checkRoom(step, chunks, slotsHere);
+            List<Resumed> resumedHere = last ? resumed : List.of();
+            int inFlight = slotsHere + resumedHere.size();
+            checkRoom(step, chunks, inFlight);
             Filled filled = layout.fill(step, chunks, pools, this::token, this::admitSameLayer, sampled);
             layout.spread(step, slotsHere);
             admit(plan, step, filled.rows(), slotsHere, filled.sampled());
+            StepLayout.resumed(step, filled.rows(), slotsHere, filled.sampled(), resumedHere);
             step.hostTokens(filled.firstHostToken(), filled.hostTokens(), sameLayer, before, tasks);
             before += filled.hostTokens();
             passes.add(new Pass(
                     step,
-                    Extent.of(filled.rows() + slotsHere, filled.sampled() + slotsHere)
+                    Extent.of(filled.rows() + inFlight, filled.sampled() + inFlight)
                             .withDecodes(filled.decodes() > 0)
                             .withTiles(step.tileCount())
                             .withSlots(slotsHere)
-                            .withHostTokens(filled.hostTokens())));
+                            .withResumed(resumedHere.size())
+                            .withHostTokens(filled.hostTokens()),
+                    SlotLayers.resuming(
+                            resumedHere.stream().map(Resumed::earliestLayer).toList())));
             steps.add(step);
         }
         List<Optional<TokenSampler.Draw>> draws = draws(inputs.first(), sampled);
         pools.upload(stream);
         steps.forEach(step -> step.upload(stream));
         graphs.launch(passes);
-        return new Launched(sampled, draws, sampled.size(), slots, sameLayer > 0 ? passes.size() : 0);
+        boolean waits = sameLayer + resumed.size() > 0;
+        return new Launched(sampled, draws, sampled.size(), slots + resumed.size(), waits ? passes.size() : 0);
     }
 
     private static ExecutorException oneSubBatch() {

@@ -2,6 +2,7 @@ package dev.tandem.cuda.step;
 
 import dev.tandem.cuda.forward.SmPartition;
 import dev.tandem.cuda.hostattention.HostToken;
+import dev.tandem.cuda.hostattention.HostTokenTracker.Resumed;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.engine.step.Admission;
@@ -11,7 +12,7 @@ import java.util.List;
 
 /**
  * Writes the rows of a sub-batch into its step buffer and partitions its attention. Rows come in this order: one-row
- * chunks, which share decode attention; prompts; same-layer tokens; slots.
+ * chunks, which share decode attention; prompts; same-layer tokens; slots; resumed in-flight tokens.
  */
 public final class StepLayout {
     /** Min KV blocks per warp: spreading decode attention further costs more in merging than it saves. */
@@ -127,6 +128,21 @@ public final class StepLayout {
             Admission admission = admitted.get(slot).admission;
             inputs.row(first + slot, tokens.of(admission.sequence(), admission.token()), admission.position(), -1);
             inputs.admit(slot, admitted.get(slot));
+        }
+    }
+
+    /**
+     * Writes resumed in-flight tokens behind the slots.
+     *
+     * @param first row of the first slot
+     * @param firstSample sample of the first slot
+     */
+    static void resumed(StepBuffer inputs, int first, int slots, int firstSample, List<Resumed> resumed) {
+        for (int i = 0; i < resumed.size(); i++) {
+            inputs.row(first + slots + i, 0, 0, -1);
+            inputs.sample(firstSample + slots + i, first + slots + i);
+            inputs.admitNone(slots + i);
+            inputs.resume(i, resumed.get(i).hostToken());
         }
     }
 

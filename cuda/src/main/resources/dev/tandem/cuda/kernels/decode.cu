@@ -14,7 +14,7 @@
 // Waits and signals:
 //   previous kernel        dependencyWait, once; KV blocks that it does not write are read before
 //   partial results        publishPartial writes words other than UNPUBLISHED; mergePartials polls and resets them
-//   in-flight tokens       exchangeSlots appends to sendQueue for the transfer kernel (table in prelude.cu)
+//   in-flight tokens       leaveBatch appends to sendQueue for the transfer kernel (table in prelude.cu)
 
 #define GROUPS32 (HEAD_WIDTH / 32)
 #define WARPS DECODE_WARPS
@@ -130,32 +130,17 @@ __device__ __forceinline__ void mergePartials(float4 *parts, float2 *norms, size
     }
 }
 
-// Ends the use of this layer's slots by tokens that leave, and begins that by tokens that return. A leaving token,
-// whose q, k and v rope_store has written to `outgoing`, is appended to sendQueue. A returning token's attention output
-// is copied to its slot in out [slots][HEADS][HEAD_WIDTH]. All thread blocks take part.
-__device__ __noinline__ void exchangeSlots(HostTokens *hostTokens, int layer, int slots, int flags, int thread,
-        int threads, half16 *out) {
-    const int EIGHTS = HEAD_DIM / 8;
-    for (int i = thread; i < slots * HEADS * EIGHTS; i += threads) {
-        int slot = i / (HEADS * EIGHTS), returning = inFlightToken(hostTokens, layer + 1, slot);
-        if (returning < 0) continue;
-        uint4 v = __ldcg((const uint4 *)(hostTokens->incoming + (size_t)returning * HEADS * HEAD_DIM)
-                + i % (HEADS * EIGHTS));
-        *(uint4 *)(out + (size_t)(i / EIGHTS) * HEAD_WIDTH + i % EIGHTS * 8) = v;
-    }
-    clearPadding(out, slots, thread, threads);
-    if (thread >= slots) return;
+// Ends the use of this layer's first `leaving` slots by tokens that leave, and begins that of `returning` slots by
+// tokens that return: their attention output is copied to out [returning][HEADS][HEAD_WIDTH]. All thread blocks take
+// part.
+__device__ __noinline__ void exchangeSlots(HostTokens *hostTokens, int layer, int returning, int leaving, int flags,
+        int thread, int threads, half16 *out) {
+    copyReturned(hostTokens, layer, returning, thread, threads, out);
     if (thread == 0) {
         hostTokens->stamps[layer] = nanos();
         if (flags & DECODE_LAST_LAYER) *(volatile u64 *)(hostTokens->sendCounters + 3) = 1;
     }
-    int leaving = inFlightToken(hostTokens, layer, thread);
-    if (leaving < 0) return;
-    stressDelay();
-    __threadfence();
-    u64 number = atomicAdd(hostTokens->sendCounters, 1ull);
-    *(volatile u64 *)&hostTokens->sendQueue[number & hostTokens->ringMask] = (number + 1) << 24 | (u64)layer << 16
-            | leaving;
+    for (int slot = thread; slot < leaving; slot += threads) leaveBatch(hostTokens, layer, slot);
 }
 
 __device__ __noinline__ void transferOnce(HostTokens *hostTokens) {
@@ -167,7 +152,8 @@ __device__ __noinline__ void transferOnce(HostTokens *hostTokens) {
     }
 }
 
-// Attention of the step's decode rows, and the exchange of slots from row firstSlot on.
+// Attention of the step's decode rows. With DECODE_EXCHANGES in `flags`, the step has slots for in-flight tokens, from
+// row firstSlot on: tokens leave the first `leaving` of them and return to the first `returning`.
 // With DECODE_TRANSFERS in `flags`, no transfer kernel runs, and the first thread block transfers in-flight tokens.
 // With DECODE_OVERLAPS_PREFILL, the previous kernel is prefill attention, and this kernel runs at the same time. Its
 // own inputs are complete by then, so it waits for that kernel only at its end. The last thread blocks get the
@@ -179,8 +165,8 @@ __device__ __noinline__ void transferOnce(HostTokens *hostTokens) {
 // All words of parts and partNorms are UNPUBLISHED before the launch and after it.
 extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 : 12) / WARPS) decode_attention(
         const half16 *queries, const half16 *blocks, const int *tables, const Sequence *sequences, const int *header,
-        float scale, half16 *out, float4 *parts, float2 *partNorms, int slots, int firstSlot, HostTokens *hostTokens,
-        int layer, int flags) {
+        float scale, half16 *out, float4 *parts, float2 *partNorms, int returning, int leaving, int firstSlot,
+        HostTokens *hostTokens, int layer, int flags) {
     __shared__ float merged[WARPS][GROUP][HEAD_WIDTH];
     __shared__ float maxima[WARPS][GROUP], totals[WARPS][GROUP];
     __shared__ int found;
@@ -201,10 +187,12 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
     int unit = (int)((long)units * partition / partitions),
             endUnit = (int)((long)units * (partition + 1) / partitions);
     int thread = partition * WARPS * 32 + threadIdx.x;
-    bool exchanges = partition * WARPS * 32 < slots * HEADS * HEAD_DIM / 8, waited = overlaps || exchanges;
+    bool exchanges = flags & DECODE_EXCHANGES
+            && partition * WARPS * 32 < max(max(returning * HEADS * HEAD_DIM / 8, leaving), 1),
+            waited = overlaps || exchanges;
     if (exchanges) {
         if (!overlaps) dependencyWait();
-        exchangeSlots(hostTokens, layer, slots, flags, thread, partitions * WARPS * 32,
+        exchangeSlots(hostTokens, layer, returning, leaving, flags, thread, partitions * WARPS * 32,
                 out + (size_t)firstSlot * HEADS * HEAD_WIDTH);
     }
     for (int r = threadIdx.x; r < rows; r += WARPS * 32) {

@@ -1,11 +1,15 @@
 // Kernels that send a host token's q, k and v [HEADS + 2 KV_HEADS][HEAD_DIM] to the host and receive its attention
-// output [HEADS][HEAD_DIM]. `transfer` serves in-flight tokens while a step runs. `send_host_tokens` and
-// `receive_host_tokens` serve same-layer tokens. `report` writes a step's sampled tokens to the host.
+// output [HEADS][HEAD_DIM]. `transfer` serves in-flight tokens while a step runs. `send_in_flight` and
+// `receive_in_flight` serve them in steps that resume some of them. `send_host_tokens` and `receive_host_tokens` serve
+// same-layer tokens. `report` writes a step's sampled tokens to the host.
 //
-// Shared memory: transferTokens has two counters and two lists of ring entries.
+// Shared memory: transferTokens has two counters and two lists of ring entries; receive_in_flight has the slot of each
+// resumed token too.
 //
 // Waits and signals (flags and fences: table in prelude.cu):
 //   transfer               polls ready and sendQueue; ends by sendCounters[3], aborted or its timeout
+//   send_in_flight         follows rope_store in its stream; appends to sendQueue, then sends what is in it
+//   receive_in_flight      polls `waiting` of each resumed token; stops when aborted is set or after the timeout
 //   send_host_tokens       follows rope_store in its stream; pushes to sameLayerTasks
 //   receive_host_tokens    polls completed of each token; stops when aborted is set or after the timeout
 //   report                 dependencyWait
@@ -27,9 +31,7 @@ extern "C" __global__ void __launch_bounds__(TRANSFER_THREADS, 3) transfer(HostT
     bool aborts = false;
     for (int polls = 1;; polls++) {
         bool ends = __syncthreads_or(aborts || *(volatile u64 *)(counters + 3) != 0);
-        // Only one thread polls, with pauses: polling over the link by all threads slows every kernel that runs now.
-        bool found = threadIdx.x == 0 && (hostTokens->ready[received & hostTokens->ringMask] >> 24 == received + 1
-            || *(volatile u64 *)&hostTokens->sendQueue[sent & hostTokens->ringMask] >> 24 == sent + 1);
+        bool found = threadIdx.x == 0 && hasTransfers(hostTokens, sent, received);
         found = __syncthreads_or(found);
         if (found) transferTokens<TRANSFER_THREADS / 32>(hostTokens, sent, received);
         if (ends) break;
@@ -44,6 +46,98 @@ extern "C" __global__ void __launch_bounds__(TRANSFER_THREADS, 3) transfer(HostT
     if (threadIdx.x == 0) {
         counters[1] = sent;
         counters[2] = received;
+    }
+}
+
+// Sends the tokens that leave the first `slots` slots before the layer's attention, in a step that resumes in-flight
+// tokens. grid (1). No transfer kernel runs in such a step.
+extern "C" __global__ void __launch_bounds__(TRANSFER_THREADS, 1) send_in_flight(HostTokens *hostTokens, int layer,
+        int slots) {
+    u64 *counters = hostTokens->sendCounters;
+    u64 sent = counters[1], received = counters[2];
+    for (int slot = threadIdx.x; slot < slots; slot += TRANSFER_THREADS) leaveBatch(hostTokens, layer, slot);
+    __syncthreads();
+    u64 end = *(volatile u64 *)counters;
+    while (sent < end) transferTokens<TRANSFER_THREADS / 32>(hostTokens, sent, received);
+    if (threadIdx.x == 0) {
+        counters[1] = sent;
+        counters[2] = received;
+    }
+}
+
+// One warp empties the layer's return queue: resumed tokens take their slots, others take the first `slots` slots in
+// the order of the queue, and those without a slot go back to its end. Tokens that go back never overwrite an entry
+// that is still to be read, because the queue has room for all host tokens and entries are read first.
+__device__ __forceinline__ void takeReturned(HostTokens *hostTokens, int layer, int slots, const short *resumedSlot) {
+    int lane = threadIdx.x % 32, *map = hostTokens->slotMaps + (layer + 1) * MAX_SLOTS, filled = 0;
+    volatile u64 *ring = hostTokens->returnQueues + (size_t)layer * (hostTokens->ringMask + 1);
+    u64 end = *(volatile u64 *)&hostTokens->arrived[layer], back = end;
+    word before = (1u << lane) - 1;
+    for (u64 from = hostTokens->returned[layer]; from < end; from += 32) {
+        u64 number = from + lane;
+        bool valid = number < end;
+        int token = valid ? (int)(ring[number & hostTokens->ringMask] & 0xffff) : 0, slot = -1;
+        if (valid) slot = resumedSlot[token];
+        bool other = valid && slot < 0;
+        word others = __ballot_sync(~0u, other);
+        int place = filled + __popc(others & before);
+        if (other && place < slots) slot = place;
+        word kept = __ballot_sync(~0u, valid && slot < 0);
+        u64 next = back + __popc(kept & before);
+        if (slot >= 0) map[slot] = token;
+        else if (valid) ring[next & hostTokens->ringMask] = (next + 1) << 16 | token;
+        filled += __popc(others);
+        back += __popc(kept);
+    }
+    acquireDevice(); // the other threads and the next kernels read the data of these entries
+    if (lane == 0) {
+        hostTokens->returned[layer] = end;
+        hostTokens->arrived[layer] = back;
+    }
+}
+
+// Waits until the resumed tokens that stand at the layer have their attention. Then fills the slots after the layer's
+// attention and copies the attention outputs to attended [slots, then resumed][HEADS][HEAD_WIDTH]. Meanwhile it
+// transfers in-flight tokens, because no transfer kernel runs in such a step.
+//   resumed [count]: host tokens; at: sub-batch * layers + layer; begins: whether this is the layer's first wait
+// grid (1)
+extern "C" __global__ void __launch_bounds__(TRANSFER_THREADS, 1) receive_in_flight(HostTokens *hostTokens,
+        const int *resumed, int count, int layer, int slots, int at, int begins, half16 *attended) {
+    __shared__ short resumedSlot[MAX_HOST_TOKENS];
+    dependencyWait();
+    u64 *counters = hostTokens->sendCounters;
+    u64 sent = counters[1], received = counters[2], start = nanos();
+    int *map = hostTokens->slotMaps + (layer + 1) * MAX_SLOTS;
+    for (int i = threadIdx.x; i < MAX_HOST_TOKENS; i += TRANSFER_THREADS) resumedSlot[i] = -1;
+    for (int i = threadIdx.x; i < slots + count; i += TRANSFER_THREADS) map[i] = -1;
+    __syncthreads();
+    for (int i = threadIdx.x; i < count; i += TRANSFER_THREADS) resumedSlot[resumed[i]] = (short)(slots + i);
+    if (threadIdx.x == 0) {
+        hostTokens->stamps[layer] = start;
+        if (begins) hostTokens->waits[2 * at] = start;
+    }
+    for (;;) {
+        bool found = threadIdx.x == 0 && hasTransfers(hostTokens, sent, received);
+        if (__syncthreads_or(found)) transferTokens<TRANSFER_THREADS / 32>(hostTokens, sent, received);
+        bool waits = false, aborts = false;
+        for (int i = threadIdx.x; i < count; i += TRANSFER_THREADS)
+            waits |= *(volatile int *)&hostTokens->waiting[resumed[i]] == layer;
+        if (!__syncthreads_or(waits)) break;
+        stressDelay();
+        if (threadIdx.x == 0) {
+            if (nanos() - start > hostTokens->timeout) *hostTokens->aborted = ABORTED;
+            aborts = *hostTokens->aborted != 0;
+        }
+        if (__syncthreads_or(aborts)) break;
+    }
+    __syncthreads();
+    if (threadIdx.x < 32) takeReturned(hostTokens, layer, slots, resumedSlot);
+    __syncthreads();
+    copyReturned(hostTokens, layer, slots + count, threadIdx.x, TRANSFER_THREADS, attended);
+    if (threadIdx.x == 0) {
+        counters[1] = sent;
+        counters[2] = received;
+        hostTokens->waits[2 * at + 1] = nanos();
     }
 }
 

@@ -195,7 +195,10 @@ static_assert(sizeof(Draw) == 32 && sizeof(Adjustment) == 16, "StepBuffer.java w
 // Host tokens: decode tokens whose attention the CPU computes. An in-flight token keeps its residual and angles here
 // between layers. The last rows of a step, from `firstSlot` on, are slots. At each layer, in-flight tokens whose
 // attention has returned take the slots. They run the output projection, the MLP and the next QKV projection, and
-// leave. slotMaps[layer] has the host token of each slot before the QKV projection of that layer.
+// leave. slotMaps[layer] has the host token of each slot before the QKV projection of that layer. It is meaningful
+// where the step computes the slots there: a step may compute them at some layers only.
+// A step may resume in-flight tokens. Each has a slot of its own behind the others, and the step waits for it at every
+// layer from the one where it stands.
 // The step's own kernels access GPU memory only. The kernel `transfer` runs beside them and copies over the link.
 struct HostTokens {
     float *residual;          // [host tokens][HIDDEN]
@@ -230,8 +233,9 @@ struct HostTokens {
     u64 timeout;              // max nanoseconds that `receive_host_tokens` waits for a host token
     int *sentWarps;           // [host tokens] number of warps of `rope_store` that have sent their part
     u64 transferTimeout;      // max nanoseconds that `transfer` waits for the end of its step
+    int *waiting;             // [host tokens] layer whose attention an in-flight token waits for; -1 once it is there
 };
-static_assert(sizeof(HostTokens) == 192, "HostLinkMemory.java writes this struct");
+static_assert(sizeof(HostTokens) == 200, "HostLinkMemory.java writes this struct");
 
 // The same-layer tokens of a sub-batch, from its header: `count` rows that begin at `first`. The first task of a layer
 // has number base + layer * all + offset. `all` counts the same-layer tokens of all sub-batches of the step.
@@ -268,12 +272,14 @@ __device__ __forceinline__ void acquireDevice() { asm volatile("fence.acq_rel.gp
 //   flag            written by                                     read by                between flag and data
 //   ready           worker: results, then setRelease               transferTokens         acquireSystem, barrier
 //   tasks           sendToken: sent, then __threadfence_system     worker                 getAcquire
-//   sendQueue       exchangeSlots: after rope_store's outgoing     transferTokens         acquireSystem, barrier
+//   sendQueue       leaveBatch: after rope_store's outgoing        transferTokens         acquireSystem, barrier
 //   returnQueues    receiveToken: incoming, then __threadfence     chooseReturningTokens  acquireDevice, end of kernel
+//                                                                  receive_in_flight      acquireDevice, barrier
 //   sameLayerTasks  rope_store or send_host_tokens: sent, then     worker                 getAcquire
 //                   __threadfence_system
 //   completed       worker: results, then setRelease               receive_host_tokens    ld.acquire.sys, barrier
-// No kernel waits for the transfers of in-flight tokens. Loads that a lane of receiveToken has under way at a time:
+// No kernel waits for the transfers of in-flight tokens, except for those of resumed ones.
+// Loads that a lane of receiveToken has under way at a time:
 #define LOADS_AT_ONCE 8
 
 __device__ __forceinline__ void sendToken(HostTokens *hostTokens, u64 number, u64 entry) {
@@ -314,6 +320,7 @@ __device__ __forceinline__ void receiveToken(HostTokens *hostTokens, int layer, 
     __threadfence();
     __syncwarp();
     if (lane == 0) {
+        *(volatile int *)&hostTokens->waiting[hostToken] = -1;
         u64 number = atomicAdd(&hostTokens->arrived[layer], 1ull);
         *(volatile u64 *)&hostTokens->returnQueues[(size_t)layer * (hostTokens->ringMask + 1)
                 + (number & hostTokens->ringMask)] = (number + 1) << 16 | hostToken;
@@ -346,4 +353,39 @@ __device__ __forceinline__ void transferTokens(HostTokens *hostTokens, u64 &sent
     }
     sent += sendCount;
     received += receiveCount;
+}
+
+// Whether there may be a token to send or to receive. One thread of a block calls it: polling over the link by all
+// threads slows every kernel that runs now.
+__device__ __forceinline__ bool hasTransfers(const HostTokens *hostTokens, u64 sent, u64 received) {
+    return hostTokens->ready[received & hostTokens->ringMask] >> 24 == received + 1
+        || *(volatile u64 *)&hostTokens->sendQueue[sent & hostTokens->ringMask] >> 24 == sent + 1;
+}
+
+// Ends the use of a slot by the token that has it before the layer's QKV projection, if there is one: the token, whose
+// q, k and v rope_store has written to `outgoing`, is appended to sendQueue.
+__device__ __forceinline__ void leaveBatch(HostTokens *hostTokens, int layer, int slot) {
+    int leaving = inFlightToken(hostTokens, layer, slot);
+    if (leaving < 0) return;
+    *(volatile int *)&hostTokens->waiting[leaving] = layer;
+    stressDelay();
+    __threadfence();
+    u64 number = atomicAdd(hostTokens->sendCounters, 1ull);
+    *(volatile u64 *)&hostTokens->sendQueue[number & hostTokens->ringMask] = (number + 1) << 24 | (u64)layer << 16
+            | leaving;
+}
+
+// Copies the attention output of the tokens that take the first `slots` slots after the layer's attention to
+// out [slots][HEADS][HEAD_WIDTH].
+__device__ __forceinline__ void copyReturned(const HostTokens *hostTokens, int layer, int slots, int thread,
+        int threads, half16 *out) {
+    const int EIGHTS = HEAD_DIM / 8;
+    for (int i = thread; i < slots * HEADS * EIGHTS; i += threads) {
+        int slot = i / (HEADS * EIGHTS), returning = inFlightToken(hostTokens, layer + 1, slot);
+        if (returning < 0) continue;
+        uint4 v = __ldcg((const uint4 *)(hostTokens->incoming + (size_t)returning * HEADS * HEAD_DIM)
+                + i % (HEADS * EIGHTS));
+        *(uint4 *)(out + (size_t)(i / EIGHTS) * HEAD_WIDTH + i % EIGHTS * 8) = v;
+    }
+    clearPadding(out, slots, thread, threads);
 }

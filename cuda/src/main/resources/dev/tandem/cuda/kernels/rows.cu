@@ -321,17 +321,18 @@ __device__ __forceinline__ void finishSending(const HostTokens *hostTokens, cons
 // so do those of same-layer tokens (slot < -1). A block interleaves V of two tokens: if the next row is the second of
 // the pair, a thread stores both.
 // V of the block's later tokens becomes zero, whatever the block held before, because attention multiplies it by zero.
-// HEAD_LANES threads per head; grid (rows, heads * HEAD_LANES / ROPE_THREADS). With slots, one more row of thread
-// blocks chooses the tokens that return at this layer.
+// HEAD_LANES threads per head; grid (rows, heads * HEAD_LANES / ROPE_THREADS). Where slots are computed after this
+// layer's attention, one more row of thread blocks chooses the tokens that return to these `returning` slots.
 extern "C" __global__ void __launch_bounds__(ROPE_THREADS) rope_store(const float *partials, int splits,
         int partialRows, const half16 *product, const float *bias, const float *queryNorm, const float *keyNorm,
         float epsilon, const float2 *angles, const int *slots, half16 *queries, half16 *blocks, int poolBlocks,
-        int stagingShift, int firstSlot, const HostTokens *hostTokens, int layer, int rows, const int *header) {
+        int stagingShift, int firstSlot, const HostTokens *hostTokens, int layer, int rows,
+        int returning, const int *header) {
     dependentsLaunch();
     int row = blockIdx.x, thread = blockIdx.y * ROPE_THREADS + threadIdx.x, head = thread / HEAD_LANES,
             lane = thread % HEAD_LANES;
     // the transfer kernel writes what this reads, so it need not wait for the GEMM
-    if (row == rows && thread < 32) chooseReturningTokens(hostTokens, layer, rows - firstSlot);
+    if (row == rows && thread < 32) chooseReturningTokens(hostTokens, layer, returning);
     dependencyWait();
     if (row == rows || head >= HEADS + 2 * KV_HEADS) return;
     int hostToken = row >= firstSlot ? inFlightToken(hostTokens, layer, row - firstSlot) : -1;

@@ -461,6 +461,100 @@ class HostAttentionWorkersTest {
     }
 
     @Test
+    void aResumedTokenIsNoLongerPaused() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
+            HostToken first = rig.admit(1, 0, 0);
+            HostToken second = rig.admit(2, 0, 1);
+            rig.queues.pause(2);
+            assertThat(tracker.resume(List.of(1L, 2L, 99L)))
+                    .as("2 is paused, and 99 is not in flight")
+                    .containsExactly(new HostTokenTracker.Resumed(first, 0));
+            rig.queues.pause(1);
+            rig.send(first, 0);
+            assertThat(HostAttentionQueues.tokenIndex(rig.receive())).isEqualTo(first.index);
+            assertThat(rig.queues.pollReleased()).isNull();
+            assertThat(tracker.resume(List.of(1L)))
+                    .as("a step waits for it already")
+                    .isEmpty();
+            rig.queues.end(first);
+            rig.queues.end(second);
+        }
+    }
+
+    @Test
+    void resumedTokensWithMostLayersLeftComeFirst() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
+            assertThat(tracker.returnLayers()).isEmpty();
+            List<HostToken> hostTokens = List.of(rig.admit(1, 0, 0), rig.admit(2, 0, 1), rig.admit(3, 0, 2));
+            for (int token = 0; token < 3; token++) {
+                int layers = List.of(3, 1, 2).get(token);
+                for (int layer = 0; layer < layers; layer++) {
+                    rig.send(hostTokens.get(token), layer);
+                    rig.receive();
+                }
+            }
+            assertThat(tracker.returnLayers())
+                    .as("a token may be two layers beyond the last that a worker has seen")
+                    .contains(new HostTokenTracker.ReturnLayers(0, 2 + 2));
+            assertThat(tracker.resume(List.of(1L, 2L, 3L)))
+                    .containsExactly(
+                            new HostTokenTracker.Resumed(hostTokens.get(1), 0),
+                            new HostTokenTracker.Resumed(hostTokens.get(2), 1),
+                            new HostTokenTracker.Resumed(hostTokens.get(0), 2));
+        }
+    }
+
+    /** A step that waits for the token must not wait for a result that never comes. */
+    @Test
+    void aResumedTokenWhoseTaskThrowsStillReturnsAndIsLost() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
+            HostToken bad = rig.admit(1, 6, 0);
+            HostToken good = rig.admit(2, 0, 1);
+            tracker.resume(List.of(1L, 2L));
+            rig.attention.poisoned = 7;
+            rig.send(bad, 0);
+            rig.send(good, 0);
+            assertThat(HostAttentionQueues.tokenIndex(rig.receive())).isEqualTo(bad.index);
+            assertThat(HostAttentionQueues.tokenIndex(rig.receive())).isEqualTo(good.index);
+            rig.send(bad, 1); // the step takes it through all layers
+            assertThat(HostAttentionQueues.tokenIndex(rig.receive())).isEqualTo(bad.index);
+            MemorySegment returned = MemorySegment.ofArray(new int[] {bad.index, good.index});
+            List<Long> chosen = new ArrayList<>();
+            List<Long> paused = new ArrayList<>();
+            List<StepResult.Lost> lost = new ArrayList<>();
+            tracker.finishLastLayer(returned, 2, 0, (sequence, sampler, draw, row) -> chosen.add(sequence), paused);
+            tracker.collectReleased(paused, lost);
+            assertThat(chosen).containsExactly(2L);
+            assertThat(paused).isEmpty();
+            assertThat(lost).extracting(StepResult.Lost::sequence).containsExactly(1L);
+            assertThat(rig.queues.hasTokens()).isFalse();
+        }
+    }
+
+    @Test
+    void aTokenWhoseTaskHasThrownIsNotResumed() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
+            HostToken bad = rig.admit(1, 6, 0);
+            HostToken good = rig.admit(2, 0, 1);
+            rig.attention.poisoned = 7;
+            rig.send(bad, 0);
+            rig.send(good, 0);
+            assertThat(HostAttentionQueues.tokenIndex(rig.receive()))
+                    .as("the failed token does not return")
+                    .isEqualTo(good.index);
+            assertThat(tracker.resume(List.of(1L, 2L))).containsExactly(new HostTokenTracker.Resumed(good, 0));
+            rig.queues.end(good);
+            List<StepResult.Lost> lost = new ArrayList<>();
+            tracker.collectReleased(new ArrayList<>(), lost);
+            assertThat(lost).extracting(StepResult.Lost::sequence).containsExactly(1L);
+        }
+    }
+
+    @Test
     void aTaskOfALostHostTokenIsDropped() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 2, null)) {
             HostToken lost = rig.admit(1, 0, 0);

@@ -160,6 +160,7 @@ public class AttentionKernelTest {
                     0L,
                     0,
                     Integer.MAX_VALUE,
+                    0,
                     0L);
             float[] q = rig.halves(queries, rows * shape.queries());
             float[] kv = rig.halves(cache, (int) (blocks * shape.blockBytes() / 2));
@@ -317,7 +318,7 @@ public class AttentionKernelTest {
             try (GpuRig rig = new GpuRig(shape, SEED, compiler)) {
                 Pool pool = Pool.of(rig, lengths);
                 float[] q = queries(rig, lengths.length);
-                try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1000, 0, "test")) {
+                try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, 1000, 0, "test")) {
                     step.clear();
                     for (int row = 0; row < lengths.length; row++) {
                         step.row(row, 0, lengths[row] - 1, -1);
@@ -348,6 +349,7 @@ public class AttentionKernelTest {
                                 out.address(),
                                 partial.address(),
                                 sums.address(),
+                                0,
                                 0,
                                 0,
                                 0L,
@@ -385,7 +387,7 @@ public class AttentionKernelTest {
             int poolBlocks = 1000;
             Pool pool = Pool.of(rig, lengths);
             float[] q = queries(rig, rows);
-            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 256, 1000, 0, "test")) {
+            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 64, 256, 1000, 0, "test")) {
                 step.clear();
                 int row = 0;
                 for (int i = 0; i < counts.length; i++) {
@@ -470,7 +472,7 @@ public class AttentionKernelTest {
             float[] q = queries(rig, rows);
             SmPartition partition = new SmPartition(
                     shape, rig.device.multiprocessors(), rig.kernels.decodeAttention.residentBlocks(), true, bandwidth);
-            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 256, 1000, 0, "test")) {
+            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 64, 256, 1000, 0, "test")) {
                 step.clear();
                 for (int row = 0; row < decodes; row++) {
                     step.row(row, 0, lengths[row] - 1, -1);
@@ -532,6 +534,7 @@ public class AttentionKernelTest {
                             out.address(),
                             partial.address(),
                             sums.address(),
+                            0,
                             0,
                             0,
                             0L,

@@ -54,7 +54,7 @@ class LargeSizesKernelTest {
             long quads = (long) grid * shape.config().group() * shape.headWidth() / 4;
             DeviceBuffer partial = rig.poisoned(16 * quads);
             DeviceBuffer sums = rig.poisoned(8 * quads);
-            try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, tables, 0, "test")) {
+            try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, tables, 0, "test")) {
                 for (int blocks : new int[] {1, 7, grid}) {
                     step.clear();
                     for (int row = 0; row < lengths.length; row++) {
@@ -77,6 +77,7 @@ class LargeSizesKernelTest {
                             out.address(),
                             partial.address(),
                             sums.address(),
+                            0,
                             0,
                             0,
                             0L,
@@ -116,7 +117,7 @@ class LargeSizesKernelTest {
             DeviceBuffer cache = rig.putHalves(pool.values());
             int tables =
                     Arrays.stream(pool.tables()).mapToInt(table -> table.length).sum();
-            try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, tables, 0, "test")) {
+            try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 64, tables, 0, "test")) {
                 step.clear();
                 for (int i = 0, row = 0; i < counts.length; row += counts[i++]) {
                     int table = step.table(pool.tables()[i], pool.tables()[i].length);
@@ -172,7 +173,7 @@ class LargeSizesKernelTest {
         double tolerance = 3.0 / vocabulary;
         int draws = 8;
         try (GpuRig rig = new GpuRig(shape, SEED);
-                StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1, 1000, "test")) {
+                StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, 1, 1000, "test")) {
             int width = shape.vocabulary();
             float[] logits = rig.floats(4 * width, 4);
             for (int row = 0; row < 4; row++) {

@@ -14,7 +14,7 @@ class StepBufferTest {
         FakeDriver fake = new FakeDriver();
         Device device = new Device(fake.driver(), 0, 0);
         Stream stream = device.stream("test");
-        StepBuffer inputs = new StepBuffer(device, 4, 4, 4, 16, 16, "test");
+        StepBuffer inputs = new StepBuffer(device, 4, 4, 2, 4, 16, 16, "test");
         for (int step = 0; step < 4; step++) {
             inputs.clear();
             inputs.upload(stream);

@@ -32,8 +32,8 @@ public interface Executor extends AutoCloseable {
      *
      * <p>True requires of the last submitted plan: its sampled tokens stay on the device, where
      * {@link dev.tandem.engine.step.Chunk#PLACEHOLDER} refers to them; it touches GPU blocks only; and it is short,
-     * because a new request waits for one step more. In-flight tokens may continue, unless the executor finishes them
-     * within a step ({@link ExecutorLimits#completesWithinStep}), because such plans name the layers where they stand.
+     * because a new request waits for one step more. In-flight tokens may continue. The next plan may then resume one
+     * that the last samples; the executor leaves it out.
      */
     default boolean allowsAsyncScheduling() {
         return false;

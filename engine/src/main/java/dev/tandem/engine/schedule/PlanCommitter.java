@@ -66,7 +66,7 @@ public final class PlanCommitter {
                 swaps,
                 subBatches(first, second, staging),
                 admissions,
-                slots(draft.slots(), inFlight),
+                slots(draft.slots(), inFlight - draft.resumed().size()),
                 state.takePausing(),
                 resume);
     }
@@ -175,12 +175,14 @@ public final class PlanCommitter {
     /**
      * Slots per layer of the step. Under strategies that set none, in-flight tokens still continue: they hold blocks,
      * and their clients wait.
+     *
+     * @param others in-flight tokens besides those that finish within the step
      */
-    private static int slots(int drafted, int inFlight) {
-        if (inFlight == 0) {
+    private static int slots(int drafted, int others) {
+        if (others == 0) {
             return 0;
         }
-        return drafted > 0 ? drafted : 1 + inFlight / 8;
+        return drafted > 0 ? drafted : 1 + others / 8;
     }
 
     /**

@@ -13,10 +13,11 @@ import java.util.List;
  * @param swaps copies between the tiers, which run before the sub-batches
  * @param subBatches at most two, which alternate when there are two
  * @param admissions host tokens that enter layer 0
- * @param slotsPerLayer max in-flight tokens that continue at each layer
+ * @param slotsPerLayer max in-flight tokens that continue at each layer, besides those that finish in this step
  * @param pause in-flight tokens to pause; the engine owns their blocks again once {@link StepResult#paused} names them
- * @param resume in-flight tokens that finish in this step: each joins the last sub-batch at the layer where it stands
- *     (APEX §3.4, partial progress)
+ * @param resume in-flight tokens that finish in this step: each joins the last sub-batch at the layer where it stands,
+ *     and the step waits for its attention from there on (APEX §3.4, partial progress). A token that is paused, or that
+ *     the step before has sampled, is left out
  */
 public record StepPlan(
         long step,

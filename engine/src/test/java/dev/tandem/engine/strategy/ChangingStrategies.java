@@ -20,7 +20,7 @@ public final class ChangingStrategies implements Policy {
     public ChangingStrategies(Budget budget, long seed) {
         random = new SplittableRandom(seed);
         var options = Strategy.Options.builder(budget)
-                .inFlight(new InFlightLimits(64, 1024, false))
+                .inFlight(new InFlightLimits(64, 1024, true))
                 .piggybackedTokens(64)
                 .build();
         Stream<Policy> known =

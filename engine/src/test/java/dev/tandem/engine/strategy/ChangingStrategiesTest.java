@@ -35,7 +35,6 @@ class ChangingStrategiesTest {
         ContentExecutor executor =
                 new ContentExecutor(3, 60 + random.nextInt(200), 8, 200, 200, 120, Readiness.random(seed));
         executor.allowsAsyncScheduling = true;
-        executor.resumes = false;
         List<Integer> prompts = new ArrayList<>();
         List<Integer> wanted = new ArrayList<>();
         try (EngineHarness engine =

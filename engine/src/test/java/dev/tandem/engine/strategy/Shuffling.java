@@ -20,9 +20,15 @@ public final class Shuffling implements Policy {
     /** Which plans the executor can run. */
     public enum Takes {
         EVERYTHING,
-        /** No GPU attention over host KV, prompts only in sub-batch 0, and no resumed in-flight tokens. */
+        /**
+         * No GPU attention over host KV, prompts only in sub-batch 0, and at most 64 in-flight tokens that enter or
+         * finish within a step.
+         */
         WHAT_CUDA_DOES
     }
+
+    /** Max tokens that enter in a step, and as many that finish within it. */
+    private static final int MAX_ENTERING = 32;
 
     /** Host blocks that prefill offloads leave to the growth of host sequences. */
     private static final int RESERVE = 20;
@@ -54,9 +60,10 @@ public final class Shuffling implements Policy {
                 start(draft, sequence);
             }
         }
-        if (everything) {
-            state.inFlight().stream().filter(sequence -> chance(5)).forEach(draft::resume);
-        }
+        state.inFlight().stream()
+                .filter(sequence -> chance(5))
+                .limit(everything ? Long.MAX_VALUE : MAX_ENTERING)
+                .forEach(draft::resume);
         draft.slots(everything ? 1 + random.nextInt(4) : 8 << random.nextInt(4));
         return draft;
     }
@@ -101,7 +108,7 @@ public final class Shuffling implements Policy {
         } else if (left(draft) > 0 && chance(2)) {
             boolean cpu = !everything || random.nextBoolean();
             draft.add(random.nextInt(2), sequence, 1, cpu ? AttentionSite.CPU_FROM_HOST : AttentionSite.GPU_FROM_HOST);
-        } else if (left(draft) > 0 && draft.admissions().size() < 64) {
+        } else if (left(draft) > 0 && draft.admissions().size() < MAX_ENTERING) {
             draft.admit(sequence);
         }
     }

@@ -28,8 +28,8 @@ import java.util.List;
  * @param pipeline drafts steps of asymmetric pipelining
  * @param async drafts steps of async overlap
  * @param deviations from the paper
- * @param completesWithinStep whether the executor takes in-flight tokens through their remaining layers in one step
- *     (partial progress)
+ * @param maxResumed max in-flight tokens that a step takes through their remaining layers (partial progress); 0 where
+ *     the executor cannot
  */
 public record Apex(
         Budget budget,
@@ -37,7 +37,7 @@ public record Apex(
         Pipeline pipeline,
         AsyncOverlap async,
         Deviations deviations,
-        boolean completesWithinStep)
+        int maxResumed)
         implements Policy {
     /**
      * Min predicted throughput of the pipeline over that of async overlap before in-flight tokens return for it: while
@@ -90,13 +90,15 @@ public record Apex(
     /**
      * Rule 4, partial progress: beside prompts, in-flight tokens complete their remaining layers in the decode-only
      * sub-batch, before tokens that begin at layer 0. As many do as hide there, those admitted first before the others:
-     * they have fewest layers left. With {@code all-or-none} one that does not hide keeps all others from it.
+     * they have fewest layers left. With {@code all-or-none} one that does not hide keeps all others from it, and with
+     * {@code never} none does.
      */
     private void resumePartial(StepDraft draft) {
-        if (!completesWithinStep || draft.load(0).prefillPairs() == 0) {
+        String which = deviations.value(Deviation.PARTIAL_PROGRESS);
+        if (which.equals("never") || draft.load(0).prefillPairs() == 0) {
             return;
         }
-        boolean some = deviations.value(Deviation.PARTIAL_PROGRESS).equals("some");
+        boolean some = which.equals("some");
         Load one = draft.load(1);
         List<Sequence> hidden = new ArrayList<>();
         int rows = some ? 0 : one.cpuRows();
@@ -106,7 +108,7 @@ public record Apex(
                 continue; // it has been cancelled
             }
             double attention = predictor.cost().cpuAttention(rows + 1, tokens + sequence.length());
-            if (attention <= predictor.linear(draft.load(0))) {
+            if (hidden.size() < maxResumed && attention <= predictor.linear(draft.load(0))) {
                 hidden.add(sequence);
                 rows++;
                 tokens += sequence.length();

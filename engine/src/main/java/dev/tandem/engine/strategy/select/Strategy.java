@@ -522,7 +522,7 @@ public enum Strategy {
                 pipeline(options, cost, true),
                 overlap,
                 options.deviations(),
-                options.inFlight().completesWithinStep());
+                options.inFlight().completesWithinStep() ? options.inFlight().slotsPerLayer() : 0);
     }
 
     private static Neo neo(Options options, CostModel cost) {

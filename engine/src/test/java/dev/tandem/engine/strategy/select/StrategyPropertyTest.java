@@ -287,7 +287,6 @@ class StrategyPropertyTest {
         final DecisionLog log = new DecisionLog(4);
         Optional<StrategySelector> guard = Optional.empty();
         Policy chosen;
-        boolean resumes;
         final SplittableRandom prefixes;
         final boolean sharesPrefixes;
         /** Prompt and output of each request. */
@@ -330,7 +329,6 @@ class StrategyPropertyTest {
             sharesPrefixes = prefixCache.enabled();
             engine = new EngineHarness(executor, scheduler(budget, seed, drafts), budget, prefixCache);
             executor.allowsAsyncScheduling = new SplittableRandom(seed + 5).nextInt(3) > 0;
-            executor.resumes = resumes;
             if (random.nextInt(4) == 0) {
                 SplittableRandom losses = new SplittableRandom(seed + 9);
                 executor.losing = key -> losses.nextInt(40) == 0;
@@ -366,7 +364,6 @@ class StrategyPropertyTest {
             InFlightLimits inFlightTokens = random.nextBoolean()
                     ? InFlightLimits.UNLIMITED
                     : new InFlightLimits(1 + random.nextInt(4), 1 + random.nextInt(8), random.nextBoolean());
-            resumes = inFlightTokens.completesWithinStep();
             boolean hidesAll = new SplittableRandom(seed + 13).nextInt(3) > 0;
             Deviations deviations = deviations(seed).with(Deviation.WAITS_FOR_HOST_TOKENS, !hidesAll);
             var options = Strategy.Options.builder(budget)
@@ -396,7 +393,10 @@ class StrategyPropertyTest {
                 Fidelity other = values.nextInt(4) > 0 ? Fidelity.TANDEM : Fidelity.values()[values.nextInt(2)];
                 deviations = deviations.with(deviation, deviation.value(other));
             }
-            return deviations.with(Deviation.MIN_CPU_RATIO, String.valueOf(values.nextInt(3)));
+            List<String> partialProgress = Deviation.PARTIAL_PROGRESS.words();
+            return deviations
+                    .with(Deviation.MIN_CPU_RATIO, String.valueOf(values.nextInt(3)))
+                    .with(Deviation.PARTIAL_PROGRESS, partialProgress.get(values.nextInt(partialProgress.size())));
         }
 
         void drive() {

@@ -1,0 +1,58 @@
+package dev.tandem.cuda.step;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatCode;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.step.StepPlan;
+import java.util.List;
+import java.util.stream.LongStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** The slots of a step. It needs no GPU. */
+class PlanRowsTest {
+    private static StepPlan plan(int slots, int resumed) {
+        List<Long> sequences = LongStream.range(0, resumed).boxed().toList();
+        return new StepPlan(1, List.of(), List.of(), List.of(), slots, List.of(), sequences);
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "0, 0, 64, 0",
+        "1, 0, 64, 8",
+        "9, 0, 64, 16",
+        "64, 0, 64, 64",
+        "200, 0, 64, 64",
+        "65, 0, 1024, 128",
+        "200, 0, 1024, 256",
+        "1000, 0, 1024, 1024",
+        "90, 0, 100, 100",
+        "8, 3, 64, 8",
+        "64, 3, 64, 61",
+        "5, 64, 64, 0",
+        "0, 3, 64, 0"
+    })
+    void slotsAreRoundedUpAndLeaveRoomForResumedTokens(int wanted, int resumed, int max, int slots) {
+        assertThat(PlanRows.slots(plan(wanted, resumed), max)).isEqualTo(slots);
+    }
+
+    @Test
+    void moreTokensThanSlotsAreAnErrorThatNamesBoth() {
+        assertThatCode(() -> PlanRows.ordered(plan(8, 64), 64)).doesNotThrowAnyException();
+        assertThatThrownBy(() -> PlanRows.ordered(plan(8, 65), 64))
+                .isInstanceOf(ExecutorException.class)
+                .hasMessageContaining("65 finish within the step")
+                .hasMessageContaining("64 slots")
+                .hasMessageContaining("--max-num-seqs");
+    }
+
+    @Test
+    void withoutAttentionThreadsThereAreNoInFlightTokens() {
+        assertThatThrownBy(() -> PlanRows.ordered(plan(8, 0), 0)).isInstanceOf(ExecutorException.class);
+        assertThatThrownBy(() -> PlanRows.ordered(plan(0, 1), 0)).isInstanceOf(ExecutorException.class);
+        assertThatCode(() -> PlanRows.ordered(plan(0, 0), 0)).doesNotThrowAnyException();
+    }
+}
