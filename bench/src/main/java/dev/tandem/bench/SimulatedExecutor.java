@@ -349,7 +349,8 @@ public final class SimulatedExecutor implements Executor {
             waits |= cpuRows > 0;
         }
         double layer = batches == 1
-                ? linear[0] + gpu[0] + cpu[0] + (waits ? machine.tripOverhead() : 0)
+                ? linear[0]
+                        + (waits ? Math.max(gpu[0] + machine.stageOverhead(), cpu[0] + machine.tripOverhead()) : gpu[0])
                 : new Stages(
                                 linear[0],
                                 linear[1] + gpu[0] + gpu[1],

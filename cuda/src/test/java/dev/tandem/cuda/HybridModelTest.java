@@ -30,6 +30,7 @@ import dev.tandem.model.config.DataType;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
@@ -329,6 +330,62 @@ class HybridModelTest {
             assertThat(Profile.parse(profile.format(), "the measured profile").format())
                     .isEqualTo(profile.format());
             assertThat(profile.cpuAttention()).isNotEmpty();
+        }
+    }
+
+    /**
+     * Same-layer tokens beside GPU decodes in one batch: kernel by kernel at first, and replayed once the padded shape
+     * has repeated. Row counts change between replays of one graph, also past the number that rope_store sends.
+     */
+    @Test
+    void replayedStepsWithSameLayerTokensGiveTheSameLogits() throws IOException {
+        Golden golden = Golden.of("llama31");
+        int[] tokens = golden.prompt();
+        int max = 20;
+        CudaOptions options = CudaOptions.builder(DataType.BFLOAT16, 256, 256)
+                .memoryUtilization(0.5)
+                .gpuBlocks(OptionalInt.of(80))
+                .hostBytes(32 << 20)
+                .attentionThreads(3, true, 10_000_000_000L)
+                .kvChecksums(true)
+                .build();
+        try (CudaExecutor executor = CudaModelTest.executor("llama31", options)) {
+            for (int i = 0; i < max; i++) {
+                int[] gpu = {40 + i};
+                run(
+                        executor,
+                        plan(
+                                List.of(),
+                                List.of(chunk(i, tokens, 0, 1, new int[] {i}, AttentionSite.GPU_PREFILL_OFFLOAD)),
+                                List.of()));
+                run(
+                        executor,
+                        plan(
+                                List.of(),
+                                List.of(chunk(max + i, tokens, 0, 1, gpu, AttentionSite.GPU_FROM_GPU)),
+                                List.of()));
+            }
+            for (int repeat = 0; repeat < 6; repeat++) {
+                for (int[] counts : new int[][] {{5, 3}, {6, 2}, {20, 9}, {18, 12}, {20, 20}, {0, 7}}) {
+                    List<Chunk> chunks = new ArrayList<>();
+                    for (int i = 0; i < counts[0]; i++) {
+                        chunks.add(chunk(max + i, tokens, 1, 2, new int[] {40 + i}, AttentionSite.GPU_FROM_GPU));
+                    }
+                    for (int i = 0; i < counts[1]; i++) {
+                        chunks.add(sameLayer(i, tokens, 1, new int[] {i}));
+                    }
+                    StepPlan decodes = new StepPlan(
+                            step++, List.of(), List.of(new SubBatch(chunks)), List.of(), 0, List.of(), List.of());
+                    StepResult result = run(executor, decodes);
+                    assertThat(result.lost()).isEmpty();
+                    assertThat(result.sampled()).hasSize(chunks.size());
+                    for (int i = 0; i < chunks.size(); i++) {
+                        assertThat(CudaModelTest.error(executor.logits(i), golden, 1))
+                                .as("%d and %d rows, repeat %d, row %d", counts[0], counts[1], repeat, i)
+                                .isLessThan(CudaModelTest.bound(DataType.BFLOAT16));
+                    }
+                }
+            }
         }
     }
 

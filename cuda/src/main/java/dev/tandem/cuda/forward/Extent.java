@@ -93,11 +93,12 @@ public record Extent(
     }
 
     /**
-     * The extent for which this sub-batch's graph is captured. While rope_store sends all host tokens, kernels read
-     * their number from the step's inputs, so one graph serves all such numbers.
+     * The extent for which this sub-batch's graph is captured. Kernels read the number of host tokens from the step's
+     * inputs, so one graph serves all numbers that rope_store sends, and beyond these all up to the next power of two.
      */
     public Extent graphShape() {
-        return withHostTokens(hostTokens == 0 ? 0 : Math.max(hostTokens, SENT_BY_ROPE_STORE));
+        return withHostTokens(
+                hostTokens == 0 ? 0 : Math.max(SENT_BY_ROPE_STORE, Integer.highestOneBit(2 * hostTokens - 1)));
     }
 
     /** Rows of in-flight tokens. */

@@ -18,8 +18,8 @@ import java.util.Optional;
 /**
  * Replays steps of few rows from CUDA graphs, one per bucket of row counts. Graphs of decode steps are captured at the
  * start. Graphs with slots or prompt tokens are captured when they are first needed, which takes some milliseconds
- * once. Steps with prefill offload have one graph per layer except the last. Steps of few rows with same-layer tokens
- * have a graph once their shape has repeated.
+ * once. Steps with prefill offload have one graph per layer except the last. Decode steps with same-layer tokens, and
+ * steps of two small sub-batches, have a graph once their shape has repeated.
  *
  * <p>Owned by: engine thread.
  */
@@ -39,8 +39,8 @@ public final class GraphCache implements AutoCloseable {
     private static final int MAX_PREFILL_OFFLOAD_STEPS = 64;
     private static final int MAX_SAME_LAYER_STEPS = 64;
     /**
-     * Max rows of a sub-batch that is replayed: larger row counts seldom repeat. These are not padded, because the
-     * samples of two sub-batches lie side by side.
+     * Max rows of each of two sub-batches that are replayed: larger row counts seldom repeat. These are not padded,
+     * because their samples lie side by side.
      */
     private static final int MAX_SAME_LAYER_ROWS = 16;
     /** Max shapes counted, and how often a shape has to occur before it gets a graph. */
@@ -56,7 +56,7 @@ public final class GraphCache implements AutoCloseable {
      */
     record Key(int rows, int sampled, int tiles, int slots, Moving moving) {}
 
-    /** The shape of a graph whose step waits for host tokens; nothing is padded. */
+    /** The shape of a graph whose step waits for host tokens. */
     private record SameLayerKey(List<Extent> passes, Moving moving) {}
 
     /** How often a shape has occurred. */
@@ -181,9 +181,11 @@ public final class GraphCache implements AutoCloseable {
     /**
      * Launches a step of any rows, which may include same-layer tokens: kernel by kernel, unless it has few rows and
      * its shape has repeated.
+     *
+     * @param padded whether the step has one batch, padded to a bucket of rows
      */
-    public void launch(List<Pass> passes) {
-        if (passes.stream().allMatch(pass -> mayRepeat(pass.extent()))) {
+    public void launch(List<Pass> passes, boolean padded) {
+        if (padded || passes.stream().allMatch(pass -> mayRepeat(pass.extent()))) {
             SameLayerKey key = new SameLayerKey(
                     passes.stream().map(pass -> pass.extent().graphShape()).toList(), pools.moving());
             if (++shapes.get(key, any -> new Count()).steps >= REPEATS) {

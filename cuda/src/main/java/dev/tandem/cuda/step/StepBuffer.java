@@ -52,6 +52,7 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     private static final int ADJUSTMENT_INTS = 4;
 
     private final int rows;
+    private final int samples;
     private final int tokensAt;
     private final int positionsAt;
     private final int slotsAt;
@@ -89,6 +90,7 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     public StepBuffer(
             Device owner, int rows, int samples, int slots, int tiles, int tables, int adjustments, String label) {
         this.rows = rows;
+        this.samples = samples;
         this.tokensAt = HEADER;
         this.positionsAt = tokensAt + rows;
         this.slotsAt = positionsAt + rows;
@@ -120,6 +122,11 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
 
     public int rowCapacity() {
         return rows;
+    }
+
+    /** Max sampled rows. */
+    int sampleCapacity() {
+        return samples;
     }
 
     public long bytes() {

@@ -278,6 +278,7 @@ public final class StepLauncher {
         List<StepBuffer> steps = new ArrayList<>(batches.size());
         long tasks = sameLayer == 0 ? 0 : hostTokens.orElseThrow().queues().reserveTasks((long) sameLayer * layers);
         int before = 0;
+        boolean padded = false;
         for (List<Chunk> chunks : batches) {
             boolean last = passes.size() + 1 == batches.size();
             StepBuffer step =
@@ -292,9 +293,18 @@ public final class StepLauncher {
             StepLayout.resumed(step, filled.rows(), slotsHere, filled.sampled(), resumedHere);
             step.hostTokens(filled.firstHostToken(), filled.hostTokens(), sameLayer, before, tasks);
             before += filled.hostTokens();
+            padded = batches.size() == 1 && isPadded(step, filled, inFlight);
+            int rows = filled.rows() + inFlight;
+            int samples = filled.sampled() + inFlight;
+            if (padded) {
+                int bucket = GraphCache.bucket(rows);
+                StepLayout.pad(step, rows, bucket);
+                rows = bucket;
+                samples = bucket;
+            }
             passes.add(new Pass(
                     step,
-                    Extent.of(filled.rows() + inFlight, filled.sampled() + inFlight)
+                    Extent.of(rows, samples)
                             .withDecodes(filled.decodes() > 0)
                             .withTiles(step.tileCount())
                             .withSlots(slotsHere)
@@ -307,9 +317,20 @@ public final class StepLauncher {
         List<Optional<TokenSampler.Draw>> draws = draws(inputs.first(), sampled);
         pools.upload(stream);
         steps.forEach(step -> step.upload(stream));
-        graphs.launch(passes);
+        graphs.launch(passes, padded);
         boolean waits = sameLayer + resumed.size() > 0;
         return new Launched(sampled, draws, sampled.size(), slots + resumed.size(), waits ? passes.size() : 0);
+    }
+
+    /** Whether a step of one batch is a decode step with same-layer tokens, which is padded so that it has a graph. */
+    private boolean isPadded(StepBuffer step, Filled filled, int inFlight) {
+        int bucket = GraphCache.bucket(filled.rows());
+        return filled.hostTokens() > 0
+                && inFlight == 0
+                && step.tileCount() == 0
+                && filled.sampled() == filled.rows()
+                && bucket <= inputs.graphRows()
+                && bucket <= Math.min(step.rowCapacity(), step.sampleCapacity());
     }
 
     private static ExecutorException oneSubBatch() {

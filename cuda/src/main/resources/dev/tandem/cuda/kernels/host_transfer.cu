@@ -142,11 +142,12 @@ extern "C" __global__ void __launch_bounds__(TRANSFER_THREADS, 1) receive_in_fli
 }
 
 // Sends q, k and v of a same-layer token to the host, then pushes its task. It is used for steps with many such tokens;
-// with few, rope_store does this. grid (same-layer tokens)
+// with few, rope_store does this. grid (same-layer tokens, or more in a graph)
 extern "C" __global__ void __launch_bounds__(HOST_TOKEN_THREADS) send_host_tokens(const int *header, const int *slots,
         HostTokens *hostTokens, int layer) {
     const BatchHostTokens *rows = batchHostTokens(header);
     const int EIGHTS = (HEADS + 2 * KV_HEADS) * HEAD_DIM / 8;
+    if ((int)blockIdx.x >= rows->count) return;
     int hostToken = sameLayerToken(slots[rows->first + blockIdx.x]);
     const uint4 *from = (const uint4 *)(hostTokens->outgoing + (size_t)hostToken * EIGHTS * 8);
     uint4 *to = (uint4 *)(hostTokens->sent + (size_t)hostToken * EIGHTS * 8);

@@ -62,6 +62,20 @@ final class HostTier {
         return queue;
     }
 
+    /** Host sequences that can decode in this step, and those that this draft swaps out, without any change to it. */
+    static List<Sequence> candidates(StepDraft draft) {
+        List<Sequence> queue = new ArrayList<>();
+        for (Sequence sequence : draft.state().host()) {
+            if (sequence.remaining() == 1
+                    && !draft.ins().contains(sequence)
+                    && !draft.drops().contains(sequence)) {
+                queue.add(sequence);
+            }
+        }
+        queue.addAll(draft.outs());
+        return queue;
+    }
+
     /** Whether the step has room for the sequence's next token: a host block and a row of the batch. */
     static boolean canGrow(StepDraft draft, Sequence sequence) {
         return draft.missing(sequence) <= draft.freeHost()

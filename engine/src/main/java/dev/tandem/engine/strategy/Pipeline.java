@@ -252,6 +252,11 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
      * host they always hold, so that only swaps bring sequences there; {@link Deviation#STEP_5_KEEPS} has other rules.
      */
     private void reducePrefills(StepDraft draft) {
+        int wanted = deviations.has(Deviation.SAME_LAYER)
+                ? SameLayer.best(draft, predictor)
+                        .map(SameLayer.BestHost::hostTokens)
+                        .orElse(0)
+                : 0;
         for (int index : HostTier.startingPrefillOffloads(draft)) {
             Row row = draft.rows(0).get(index);
             if (rules.isUrgent(row.sequence(), draft.state().now())
@@ -265,7 +270,9 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
             boolean keeps = switch (rule) {
                 case "none" -> false;
                 case "128-tokens" -> zero.rows() < ARTIFACT_MIN_ROWS;
-                case "idle-cpu" -> predictor.cpuAttention(draft.load(1)) < MIN_BUSY * predictor.linear(zero);
+                case "idle-cpu" ->
+                    predictor.cpuAttention(draft.load(1)) < MIN_BUSY * predictor.linear(zero)
+                            || draft.hostSequences() <= wanted;
                 default -> throw new IllegalStateException(Deviation.STEP_5_KEEPS.flag() + "=" + rule);
             };
             zero.add(row, 1);

@@ -27,7 +27,11 @@ public final class SpeedupEstimate {
         /** Two sub-batches, and no KV on the GPU, so that prompts do not share a step with GPU decodes. */
         TWO_SUB_BATCHES,
         /** Two sub-batches, and prompts in the sub-batch of the GPU decodes. */
-        TWO_SUB_BATCHES_WITH_PROMPTS
+        TWO_SUB_BATCHES_WITH_PROMPTS,
+        /** The same with host tokens in both sub-batches. */
+        HOST_TOKENS_IN_BOTH,
+        /** One batch with host tokens that hide behind the GPU's attention of the same layer. */
+        SAME_LAYER
     }
 
     /**
@@ -66,8 +70,12 @@ public final class SpeedupEstimate {
         return switch (kind) {
             case IN_FLIGHT ->
                 inFlightEstimate(gpuRows, gpuTokens, max, context, gpuRows / predictor.decodes(gpuRows, gpuTokens));
-            case TWO_SUB_BATCHES -> subBatchEstimate(gpuRows, gpuTokens, max, context, new Prompts(0, 0));
-            case TWO_SUB_BATCHES_WITH_PROMPTS -> subBatchEstimate(gpuRows, gpuTokens, max, context, prompts(state));
+            case TWO_SUB_BATCHES -> bestOf(gpuRows, gpuTokens, max, context, new Prompts(0, 0), predictor::pipelined);
+            case TWO_SUB_BATCHES_WITH_PROMPTS ->
+                bestOf(gpuRows, gpuTokens, max, context, prompts(state), predictor::pipelined);
+            case HOST_TOKENS_IN_BOTH ->
+                bestOf(gpuRows, gpuTokens, max, context, prompts(state), predictor::pipelinedInBoth);
+            case SAME_LAYER -> bestOf(gpuRows, gpuTokens, max, context, prompts(state), predictor::sameLayer);
         };
     }
 
@@ -102,15 +110,20 @@ public final class SpeedupEstimate {
         return new Prompts(tokens / outputs, pairs / outputs);
     }
 
-    /** With two sub-batches the GPU may wait for the CPU: tries numbers of host tokens in steps of an eighth. */
-    private Estimate subBatchEstimate(int gpuRows, long gpuTokens, int max, int context, Prompts prompts) {
+    /** Predicts a step with GPU decodes, host tokens of one context, and prompt tokens. */
+    private interface Seconds {
+        double of(int rows, long tokens, int hostTokens, int hostContext, int promptRows, long pairs);
+    }
+
+    /** Where the GPU may wait for the CPU, tries numbers of host tokens in steps of an eighth. */
+    private Estimate bestOf(int gpuRows, long gpuTokens, int max, int context, Prompts prompts, Seconds step) {
         double baseline =
                 gpuRows / predictor.mixed(gpuRows, gpuTokens, prompts.tokens(gpuRows), prompts.pairs(gpuRows));
         Estimate best = new Estimate(0, 0);
         for (int rows = 1; rows <= max; rows += Math.max(1, rows / 8)) {
             int outputs = gpuRows + rows;
-            double seconds = predictor.pipelined(
-                    gpuRows, gpuTokens, rows, context, prompts.tokens(outputs), prompts.pairs(outputs));
+            double seconds =
+                    step.of(gpuRows, gpuTokens, rows, context, prompts.tokens(outputs), prompts.pairs(outputs));
             double gain = outputs / seconds / baseline - 1;
             best = gain > best.gain() ? new Estimate(rows, gain) : best;
         }

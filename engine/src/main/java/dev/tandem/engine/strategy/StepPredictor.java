@@ -72,9 +72,56 @@ public final class StepPredictor {
         return outsideLayers(load.rows(), load.outputs()) + cost.layers() * (linear(load) + gpuAttention(load));
     }
 
-    /** Seconds of a step of one batch, in which the GPU waits for the CPU at each layer (NEO, Figure 3). */
-    double offload(Load load) {
-        return gpuOnly(load) + cost.layers() * (cpuAttention(load) + cost.tripOverhead());
+    /**
+     * Seconds of a step of one batch with host tokens. Their q, k and v leave before the GPU's own attention, so in
+     * each layer the GPU waits only for what the CPU has not done by then.
+     */
+    public double sameLayer(Load load) {
+        return outsideLayers(load.rows(), load.outputs())
+                + cost.layers() * (linear(load) + sameLayerAttention(gpuAttention(load), cpuAttention(load)));
+    }
+
+    private double sameLayerAttention(double gpu, double cpu) {
+        if (cpu == 0) {
+            return gpu;
+        }
+        return overlaps
+                ? Math.max(gpu + cost.stageOverhead(), cpu + cost.tripOverhead())
+                : gpu + cpu + cost.tripOverhead();
+    }
+
+    /** Whether the CPU's attention for a batch is back when the GPU has finished its own of the same layer. */
+    boolean hidesInLayer(Load load) {
+        return hidesInLayer(gpuAttention(load), cpuAttention(load));
+    }
+
+    private boolean hidesInLayer(double gpu, double cpu) {
+        return cpu + cost.tripOverhead() <= gpu + cost.stageOverhead();
+    }
+
+    /** Whether not even a host token with one token of context hides beside those of a batch. */
+    boolean holdsNoMore(Load load) {
+        return !hidesInLayer(gpuAttention(load), cpuAttentionWith(load, 1));
+    }
+
+    /** Whether a host token of the GPU's mean context hides in the same layer beside the decodes of a batch. */
+    boolean hidesOneBesideDecodes(Load load) {
+        return load.gpuRows() > 0
+                && hidesInLayer(
+                        cost.gpuAttention(load.gpuTokens()), cost.cpuAttention(1, load.gpuTokens() / load.gpuRows()));
+    }
+
+    /**
+     * Seconds of a step of one batch with GPU decodes, prompt tokens and host tokens that hide in the same layer;
+     * infinite where they do not hide.
+     */
+    double sameLayer(int rows, long tokens, int hostTokens, int hostContext, int promptRows, long pairs) {
+        double gpu = cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
+        double cpu = cost.cpuAttention(hostTokens, (long) hostTokens * hostContext);
+        return hidesInLayer(gpu, cpu)
+                ? outsideLayers(rows + hostTokens, rows + hostTokens)
+                        + cost.layers() * (cost.linear(rows + hostTokens + promptRows) + sameLayerAttention(gpu, cpu))
+                : Double.POSITIVE_INFINITY;
     }
 
     /** Seconds of a step of two sub-batches that take turns layer by layer (NEO §3.2). */
@@ -211,6 +258,25 @@ public final class StepPredictor {
     }
 
     /**
+     * Seconds of the same step with host tokens in both sub-batches, each in proportion to the stage that they hide
+     * behind.
+     */
+    double pipelinedInBoth(int rows, long tokens, int hostTokens, int hostContext, int promptRows, long pairs) {
+        double attention = cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
+        double first = cost.linear(rows + promptRows);
+        double second = cost.linear(Math.max(1, hostTokens / 2)) + attention;
+        int one = Math.max(1, (int) (hostTokens * first / (first + second)));
+        int zero = hostTokens - one;
+        Stages stages = stages(cost.linear(rows + promptRows + zero), cost.linear(one) + attention);
+        return outsideLayers(rows + hostTokens, rows + hostTokens)
+                + cost.layers()
+                        * layer(
+                                stages,
+                                cost.cpuAttention(zero, (long) zero * hostContext),
+                                cost.cpuAttention(one, (long) one * hostContext));
+    }
+
+    /**
      * The work that a step does.
      *
      * @param promptSeconds that gpu-only would need for the step's prompt tokens, in long steps
@@ -258,7 +324,7 @@ public final class StepPredictor {
     public double of(StepDraft draft) {
         double seconds = switch (draft.shape()) {
             case GPU_ONLY -> gpuOnly(draft.load(0));
-            case OFFLOAD -> offload(draft.load(0));
+            case OFFLOAD, SAME_LAYER -> sameLayer(draft.load(0));
             case PIPELINE -> pipeline(draft.load(0), draft.load(1));
             case ASYNC -> {
                 int inFlight =

@@ -15,6 +15,7 @@ import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.HostDrain;
 import dev.tandem.engine.strategy.InFlightLimits;
 import dev.tandem.engine.strategy.Pipeline;
+import dev.tandem.engine.strategy.SameLayer;
 import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
 import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.TierRules;
@@ -84,7 +85,8 @@ public enum Strategy {
             Group.CHUNKS,
             Group.STEP_5,
             Group.PIPELINE,
-            Group.STEP_6),
+            Group.STEP_6,
+            Group.ONE_BATCH),
     /** Two sub-batches, async overlap or gpu-only, by the rules of APEX: {@link Apex}. */
     APEX(
             "apex",
@@ -97,31 +99,34 @@ public enum Strategy {
             Group.STEP_5,
             Group.PIPELINE,
             Group.ASYNC,
-            Group.APEX),
-    /** {@link #NEO} with Tandem's deviations. */
+            Group.APEX,
+            Group.ONE_BATCH),
+    /** {@link #NEO} with Tandem's deviations, among them steps of one batch with same-layer tokens. */
     ADAPTIVE_PIPELINING(
             "adaptive-pipelining",
             Origin.TANDEM,
             false,
-            Set.of(Kind.TWO_SUB_BATCHES_WITH_PROMPTS),
+            Set.of(Kind.TWO_SUB_BATCHES_WITH_PROMPTS, Kind.SAME_LAYER),
             Group.ADMISSION,
             Group.CHUNKS,
             Group.STEP_5,
             Group.PIPELINE,
-            Group.STEP_6),
+            Group.STEP_6,
+            Group.ONE_BATCH),
     /** {@link #APEX} with Tandem's deviations: its rules and async overlap alone are measured against each other. */
     ADAPTIVE(
             "adaptive",
             Origin.TANDEM,
             false,
-            Set.of(Kind.IN_FLIGHT, Kind.TWO_SUB_BATCHES_WITH_PROMPTS),
+            Set.of(Kind.IN_FLIGHT, Kind.TWO_SUB_BATCHES_WITH_PROMPTS, Kind.SAME_LAYER),
             Group.ADMISSION,
             Group.CHUNKS,
             Group.GPU_PROMPTS,
             Group.STEP_5,
             Group.PIPELINE,
             Group.ASYNC,
-            Group.APEX);
+            Group.APEX,
+            Group.ONE_BATCH);
 
     /** Whose rules a strategy has. */
     private enum Origin {
@@ -143,6 +148,7 @@ public enum Strategy {
                 Deviation.ROTATION,
                 Deviation.STEP_ENDS),
         STEP_6(Deviation.STEP_6_STRIPS_PROMPTS),
+        ONE_BATCH(Deviation.SAME_LAYER),
         ASYNC(
                 Deviation.LONGEST_WAITING_FIRST,
                 Deviation.ROTATION,
@@ -444,7 +450,7 @@ public enum Strategy {
     private List<Arm> arms(Options options, CostModel cost) {
         boolean apex = this == APEX || this == ADAPTIVE;
         if (!apex || !options.deviations().has(Deviation.MEASURED_ARMS)) {
-            return List.of(new Arm(flag, policy(options, cost), kinds));
+            return List.of(new Arm(flag, policy(options, cost), kinds(options)));
         }
         AsyncOverlap overlap = asyncOverlap(options, cost, options.deviations());
         Neo neo = neo(options, cost);
@@ -454,7 +460,7 @@ public enum Strategy {
         Arm rules = new Arm(
                 "apex's rules",
                 apex(options, cost, overlap),
-                kinds,
+                kinds(options),
                 Optional.of((state, why) -> neo.draft(state, why)),
                 Optional.empty(),
                 beyondTarget);
@@ -466,6 +472,13 @@ public enum Strategy {
                 Optional.of(overlap::draining),
                 beyondTarget);
         return List.of(rules, alone);
+    }
+
+    /** The kinds of steps that the strategy may make with a full host. */
+    private Set<Kind> kinds(Options options) {
+        return options.deviations().has(Deviation.SAME_LAYER)
+                ? kinds
+                : kinds.stream().filter(kind -> kind != Kind.SAME_LAYER).collect(Collectors.toUnmodifiableSet());
     }
 
     /**
@@ -526,7 +539,11 @@ public enum Strategy {
     }
 
     private static Neo neo(Options options, CostModel cost) {
-        return new Neo(pipeline(options, cost, true), pipelinePredictor(options, cost));
+        Pipeline pipeline = pipeline(options, cost, true);
+        Optional<SameLayer> sameLayer = options.deviations().has(Deviation.SAME_LAYER)
+                ? Optional.of(new SameLayer(pipeline))
+                : Optional.empty();
+        return new Neo(pipeline, pipelinePredictor(options, cost), sameLayer);
     }
 
     /** The predictor of the papers: tiers overlap and swaps take no time. */

@@ -22,6 +22,7 @@ import dev.tandem.engine.strategy.TierRules;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -68,7 +69,10 @@ class NeoTest {
     }
 
     private static Neo neo(Scene scene) {
-        return new Neo(pipeline(scene.budget(), TierRules.neutral()), new StepPredictor(TestProfile.model(), true, 0));
+        return new Neo(
+                pipeline(scene.budget(), TierRules.neutral()),
+                new StepPredictor(TestProfile.model(), true, 0),
+                Optional.empty());
     }
 
     @Test
@@ -374,7 +378,7 @@ class NeoTest {
         scene.host(9);
         scene.limit(1000);
         scene.waiting(prompt);
-        Neo neo = new Neo(chunked(chunks), new StepPredictor(TestProfile.model(), true, 0));
+        Neo neo = new Neo(chunked(chunks), new StepPredictor(TestProfile.model(), true, 0), Optional.empty());
         assertThat(scene.draft(neo)).isEqualTo(expected);
     }
 

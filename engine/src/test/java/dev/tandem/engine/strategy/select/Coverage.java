@@ -220,9 +220,9 @@ final class Coverage {
         return switch (strategy) {
             case GPU_ONLY, SWIFTLLM -> EnumSet.of(Shape.GPU_ONLY);
             case SIMPLE_OFFLOAD -> EnumSet.of(Shape.GPU_ONLY, Shape.OFFLOAD, Shape.ASYNC);
-            case SYMMETRIC -> EnumSet.allOf(Shape.class);
-            case FASTDECODE_PLUS, ASYMMETRIC, NEO, APEX, ADAPTIVE_PIPELINING, ADAPTIVE ->
-                EnumSet.of(Shape.GPU_ONLY, Shape.PIPELINE, Shape.ASYNC);
+            case SYMMETRIC -> EnumSet.of(Shape.GPU_ONLY, Shape.OFFLOAD, Shape.PIPELINE, Shape.ASYNC);
+            case FASTDECODE_PLUS, ASYMMETRIC, APEX, ADAPTIVE -> EnumSet.of(Shape.GPU_ONLY, Shape.PIPELINE, Shape.ASYNC);
+            case NEO, ADAPTIVE_PIPELINING -> EnumSet.of(Shape.GPU_ONLY, Shape.SAME_LAYER, Shape.PIPELINE, Shape.ASYNC);
             case ASYNC_OVERLAP -> EnumSet.of(Shape.GPU_ONLY, Shape.ASYNC);
         };
     }
@@ -244,7 +244,11 @@ final class Coverage {
             case FASTDECODE_PLUS, ASYMMETRIC -> List.of("the CPU computes attention for # and # of them");
             case ASYNC_OVERLAP -> List.of("# in-flight tokens, # of them admitted now");
             case NEO, ADAPTIVE_PIPELINING ->
-                List.of("neo: asymmetric is predicted", "neo: gpu-only is predicted", "neo: no CPU attention hides");
+                List.of(
+                        "neo: asymmetric is predicted",
+                        "neo: gpu-only is predicted",
+                        "neo: no CPU attention hides",
+                        "same-layer: the CPU attends for # host tokens");
             case APEX, ADAPTIVE ->
                 List.of(
                         "apex: no CPU requests, so gpu-only",

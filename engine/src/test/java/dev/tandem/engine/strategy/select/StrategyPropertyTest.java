@@ -188,6 +188,9 @@ class StrategyPropertyTest {
                     state.waiting().view().stream()
                             .anyMatch(waiting -> waiting.timings().bypassed() > 0));
             StepDraft draft = policy.draft(state, why);
+            if (draft.shape() == Shape.SAME_LAYER) {
+                assertThat(cpuAttention(draft, 0)).as("T_ca <= T_ga").isLessThanOrEqualTo(gpuAttention(draft));
+            }
             boolean hiding = strategy != Strategy.SYMMETRIC && strategy != Strategy.FASTDECODE_PLUS;
             if (draft.shape() == Shape.PIPELINE && hiding) {
                 double window1 = cost.linear(rows(draft, 0));

@@ -1,0 +1,179 @@
+package dev.tandem.engine.strategy;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
+
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.schedule.Scene;
+import dev.tandem.engine.schedule.Shape;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.select.Strategy;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+/** Steps with same-layer tokens; {@link TestProfile} has the times. */
+class SameLayerTest {
+    private static final Budget BUDGET = new Budget(400, 120, 400);
+
+    private static Policy policy(CostModel cost, boolean sameLayer) {
+        return Strategy.ADAPTIVE_PIPELINING.policy(
+                Strategy.Options.builder(BUDGET)
+                        .deviations(Deviations.of(Fidelity.TANDEM).with(Deviation.SAME_LAYER, sameLayer))
+                        .build(),
+                cost);
+    }
+
+    /** The same-layer tokens that would be chosen, whether or not two sub-batches do more. */
+    private static List<Sequence> chosen(Scene scene, CostModel cost) {
+        Pipeline pipeline = new Pipeline(
+                BUDGET, new StepPredictor(cost, true, 0), TierRules.neutral(), Deviations.of(Fidelity.TANDEM), true);
+        return new SameLayer(pipeline)
+                .choose(pipeline.draft(scene.state))
+                .map(SameLayer.Choice::tokens)
+                .orElse(List.of());
+    }
+
+    private static StepDraft draft(Scene scene, CostModel cost) {
+        return policy(cost, true).draft(scene.state, new Decision());
+    }
+
+    /** A scene whose GPU pool has room for this many tokens, and three blocks for growth. */
+    private static Scene ofTokens(int gpuTokens) {
+        return new Scene((gpuTokens + 3) / 4 + 3, 3000, BUDGET).limit(Math.min(gpuTokens + 12, 1010));
+    }
+
+    /** One GPU sequence of a context, whose attention takes a hundredth of it, and host sequences of 40 tokens. */
+    private static Scene scene(int gpuContext, int hostSequences) {
+        Scene scene = ofTokens(gpuContext);
+        scene.gpu(gpuContext);
+        for (int i = 0; i < hostSequences; i++) {
+            scene.host(40);
+        }
+        return scene;
+    }
+
+    @Test
+    void tokensThatHideBehindTheGpusAttentionShareItsBatch() {
+        // T_ga = 10 hides two tokens of T_ca = 4 each; in two sub-batches the step would take 30 per layer
+        Scene scene = scene(1000, 2);
+        Decision why = new Decision();
+        StepDraft draft = policy(TestProfile.model(), true).draft(scene.state, why);
+        assertThat(Scene.text(draft)).isEqualTo("[r0 r1cpu r2cpu]");
+        assertThat(draft.shape()).isEqualTo(Shape.SAME_LAYER);
+        assertThat(why.reason()).contains("same-layer: the CPU attends for 2 host tokens");
+        StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
+        assertThat(predictor.of(draft)).isCloseTo(2 * (10 + 10), within(1e-6));
+        assertThat(new StepPredictor(TestProfile.model(), false, 0).of(draft))
+                .as("on one set of cores nothing overlaps")
+                .isCloseTo(2 * (10 + 10 + 8), within(1e-6));
+    }
+
+    @Test
+    void aStepThatWaitsTakesAsLongAsTheCpu() {
+        Scene scene = scene(1000, 3);
+        StepDraft draft = new StepDraft(scene.state, BUDGET);
+        AllHost.add(draft, 0, AllHost.decodes(draft));
+        draft.shape(Shape.OFFLOAD);
+        CostModel cost = TestProfile.withStages(0.5, 2);
+        assertThat(new StepPredictor(cost, true, 0).of(draft)).isCloseTo(2 * (10 + 12 + 2), within(1e-6));
+    }
+
+    @Test
+    void twoSubBatchesWinWhereTheyHideManyMore() {
+        // 3 tokens in 20 per layer, or 8 in 30: T_l0 hides two and T_l1 + T_ga0 four and more
+        StepDraft draft = draft(scene(1000, 7), TestProfile.model());
+        assertThat(draft.shape()).isEqualTo(Shape.PIPELINE);
+    }
+
+    @Test
+    void theTripShortensTheWindowAndTheStageLengthensIt() {
+        assertThat(chosen(scene(1000, 2), TestProfile.withStages(0, 3))).hasSize(1);
+        assertThat(chosen(scene(1000, 2), TestProfile.withStages(1, 3))).hasSize(2);
+    }
+
+    @Test
+    void aLongTokenDoesNotKeepShorterOnesOut() {
+        Scene scene = ofTokens(1000);
+        scene.gpu(1000);
+        scene.host(120);
+        Sequence shorter = scene.host(40);
+        assertThat(chosen(scene, TestProfile.model())).containsExactly(shorter);
+    }
+
+    @Test
+    void aTokenThatLowersTheRateIsLeftOut() {
+        // the stage adds 6 to the 20 of a layer: worth a second token, and not an eleventh
+        CostModel cost = TestProfile.withStages(6, 6);
+        Scene scene = ofTokens(1000);
+        scene.gpu(1000);
+        scene.host(40);
+        assertThat(chosen(scene, cost)).hasSize(1);
+        Scene many = ofTokens(1000);
+        for (int i = 0; i < 10; i++) {
+            many.gpu(100);
+        }
+        many.host(40);
+        assertThat(chosen(many, cost)).isEmpty();
+    }
+
+    /** Where the window holds no token, drafts are those of a build without same-layer tokens. */
+    @Test
+    void aWindowThatHoldsNothingChangesNothing() {
+        for (int hosts = 0; hosts < 12; hosts++) {
+            for (int context : new int[] {4, 40, 200, 340}) {
+                Scene scene = scene(context, hosts);
+                scene.waiting(30);
+                assertThat(scene.draft(policy(TestProfile.model(), true)))
+                        .as("%d host tokens beside a context of %d", hosts, context)
+                        .isEqualTo(scene.draft(policy(TestProfile.model(), false)));
+            }
+        }
+    }
+
+    @Test
+    void blocksAreConserved() {
+        Scene scene = scene(1000, 2);
+        for (int step = 0; step < 8; step++) {
+            StepDraft draft = draft(scene, TestProfile.model());
+            assertThat(draft.shape()).isEqualTo(Shape.SAME_LAYER);
+            scene.complete(scene.committer.commit(draft));
+        }
+    }
+
+    /** The host that would do most decides between one batch and two, and how far prompts fill it. */
+    @Test
+    void theBestHostDependsOnTheRequestsThatWait() {
+        StepPredictor slow = new StepPredictor(TestProfile.model(), true, 0);
+        StepPredictor fast = new StepPredictor(TestProfile.withCpu(25), true, 0);
+        Scene few = scene(1000, 1);
+        assertThat(SameLayer.best(GpuSteps.decodes(few.state, BUDGET, Preemption.SWAP), slow))
+                .as("a token of the GPU's context takes 100 and hides nowhere")
+                .isEmpty();
+        assertThat(SameLayer.best(GpuSteps.decodes(few.state, BUDGET, Preemption.SWAP), fast))
+                .as("2 tokens in 20, and in two sub-batches in 30")
+                .hasValue(new SameLayer.BestHost(1, true));
+        Scene many = scene(1000, 1);
+        for (int i = 0; i < 6; i++) {
+            many.waiting(40);
+        }
+        assertThat(SameLayer.best(GpuSteps.decodes(many.state, BUDGET, Preemption.SWAP), fast))
+                .as("3 in 20, or 8 in 30, the CPU's time for 7")
+                .hasValue(new SameLayer.BestHost(7, false));
+    }
+
+    @Test
+    void theEstimateKnowsThem() {
+        Scene scene = scene(1000, 9);
+        StepDraft gpuOnly = new GpuOnly(BUDGET, Preemption.SWAP).draft(scene.state, new Decision());
+        StepPredictor predictor = new StepPredictor(TestProfile.withCpu(25), true, 0);
+        // T_ga = 10 hides 2,500 tokens of context; a host token is expected to have the GPU's 1,000
+        SpeedupEstimate.Estimate estimate = new SpeedupEstimate(predictor, SpeedupEstimate.Kind.SAME_LAYER).of(gpuOnly);
+        assertThat(estimate.hostTokens()).isEqualTo(2);
+        assertThat(estimate.gain()).isCloseTo(2, within(1e-6));
+    }
+}
