@@ -94,8 +94,8 @@ def name(cell):
     return f"`{cell[0]}`, {cell[1].replace('synthetic:', '')}"
 
 
-def ratios(pairs, figure):
-    return [adaptive[figure] / alone[figure] for alone, adaptive in pairs]
+def ratio(pairs, figure):
+    return sum(adaptive[figure] for _, adaptive in pairs) / sum(alone[figure] for alone, _ in pairs)
 
 
 def load():
@@ -105,22 +105,23 @@ def load():
         for index, percent in enumerate((60, 90, 110)):
             pairs = [(found["gpu-only", seed][index], found["adaptive", seed][index]) for seed in seeds]
             if percent < 100:
-                worst = [max(ratios(pairs, figure)) for figure in LIMITS]
-                holds = all(value <= limit for value, limit in zip(worst, LIMITS.values()))
+                means = [ratio(pairs, figure) for figure in LIMITS]
+                holds = all(value <= limit for value, limit in zip(means, LIMITS.values()))
                 broken += not holds
-                values = " | ".join(f"{value:.2f}" for value in worst)
+                values = " | ".join(f"{value:.2f}" for value in means)
                 below.append(f"| {name(cell)} | {percent} % | {values} | {'yes' if holds else 'no'} |")
                 continue
-            lowest = [min(ratios(pairs, figure)) for figure in ("output_throughput", "request_goodput")]
+            figures = ("output_throughput", "request_goodput", "mean_ttft_ms", "p99_e2el_ms")
+            values = " | ".join(f"{ratio(pairs, figure):.2f}" for figure in figures)
             ideal = windows[cell]["ideal_output_tokens_per_second"]
             shares = [sum(pair[side]["output_throughput"] for pair in pairs) / len(pairs) / ideal for side in (0, 1)]
-            above.append(f"| {name(cell)} | {lowest[0]:.2f} | {lowest[1]:.2f} | {max(ratios(pairs, 'p99_e2el_ms')):.2f}"
-                         f" | {shares[0]:.2f} | {shares[1]:.2f} |")
+            above.append(f"| {name(cell)} | {values} | {shares[0]:.2f} | {shares[1]:.2f} |")
     print("| preset, workload | load | mean TTFT | mean TPOT | ITL p99 | holds |")
     print("| --- | --- | --- | --- | --- | --- |\n" + "\n".join(below))
-    print("\n| preset, workload, 110 % | throughput | goodput | E2E p99 | share of ideal, gpu-only | adaptive |")
-    print("| --- | --- | --- | --- | --- | --- |\n" + "\n".join(above))
-    print(f"\n{broken} of {len(below)} rows do not hold; ratios are those of the worst seed")
+    print("\n| preset, workload, 110 % | throughput | goodput | mean TTFT | E2E p99"
+          " | share of ideal, gpu-only | adaptive |")
+    print("| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(above))
+    print(f"\n{broken} of {len(below)} rows do not hold; ratios are those of the means over the seeds")
 
 
 def cold_start():

@@ -21,6 +21,14 @@ import org.jspecify.annotations.Nullable;
  * <p>Owned by: engine thread.
  */
 final class BlockLedger {
+    /**
+     * Steps for which the GPU must have room, per token of a new sequence. Outputs that are long and alike end
+     * together, and with room until then half of the GPU's blocks were empty. Simulated, L4, prompts of 350 and outputs
+     * of 2,500 tokens: 248 output tokens/s with room until the end, 311 with 2, 315 with 1. On {@code h200-16sm-26k},
+     * reasoning, the time per token is 9 % longer than with room until the end with 2, and 20 % with 1.
+     */
+    private static final int LOOK_AHEAD = 2;
+
     private static final int[] NO_BLOCKS = {};
 
     private final SchedulerState state;
@@ -113,15 +121,23 @@ final class BlockLedger {
     }
 
     /**
-     * Whether a tier has room for one more sequence until that sequence ends, by {@link KvDemandForecast}. An empty
-     * tier has: it holds any sequence that was accepted.
+     * Whether a tier has room for one more sequence, by {@link KvDemandForecast}. An empty tier has: it holds any
+     * sequence that was accepted.
+     *
+     * <p>On the GPU the room lasts for {@link #LOOK_AHEAD} steps per token that the sequence takes with it, or until
+     * all have ended. Where it is preempted after that, it has decoded more than is computed again, or copied, in
+     * memory that would have stayed empty. On the host the room lasts until all have ended.
      */
     boolean roomToGrow(KvTier tier, Sequence candidate) {
         KvDemandForecast forecast = forecast(tier);
-        boolean gpu = tier == KvTier.GPU;
-        int tokens = gpu ? own(candidate, referenced(hit(candidate))) : candidate.length();
-        return forecast.isEmpty()
-                || kv.blocksFor(tier, forecast.maxWith(candidate, tokens)) <= (gpu ? freeGpu : freeHost);
+        if (forecast.isEmpty()) {
+            return true;
+        }
+        if (tier == KvTier.HOST) {
+            return kv.blocksFor(tier, forecast.maxWith(candidate, candidate.length())) <= freeHost;
+        }
+        int tokens = own(candidate, referenced(hit(candidate)));
+        return kv.blocksFor(tier, forecast.maxWith(candidate, tokens, LOOK_AHEAD * tokens)) <= freeGpu;
     }
 
     /** Max tokens that the host's sequences will hold at a time with one more, by {@link KvDemandForecast}. */

@@ -64,30 +64,36 @@ final class KvDemandForecast {
         return tokens;
     }
 
+    /** The forecast max with one more sequence until all have ended, less the tokens that the others hold now. */
+    int maxWith(Sequence candidate, int candidateTokens) {
+        return maxWith(candidate, candidateTokens, Integer.MAX_VALUE);
+    }
+
     /**
      * The forecast max with one more sequence, less the tokens that the others hold now.
      *
      * @param candidateTokens that it takes when it starts
+     * @param steps that the forecast looks ahead
      */
-    int maxWith(Sequence candidate, int candidateTokens) {
+    int maxWith(Sequence candidate, int candidateTokens, int steps) {
         if (!sorted) {
             Arrays.sort(sequences, 0, count);
             sorted = true;
         }
-        double tokens = expected(candidate);
+        double tokens = Math.min(steps, expected(candidate));
         double max = 0;
         long now = 0;
         int left = count;
-        for (; left > 0 && expected(left - 1) > tokens; left--) {
+        for (; left > 0 && expected(left - 1, steps) > tokens; left--) {
             now += held(left - 1);
-            max = Math.max(max, now + (count - left + 1) * expected(left - 1));
+            max = Math.max(max, now + (count - left + 1) * expected(left - 1, steps));
         }
         long all = now + candidateTokens;
         max = Math.max(max, all + (count - left + 1) * tokens);
         for (; left > 0; left--) {
             now += held(left - 1);
             all += held(left - 1);
-            max = Math.max(max, all + (count - left + 2) * expected(left - 1));
+            max = Math.max(max, all + (count - left + 2) * expected(left - 1, steps));
         }
         return (int) Math.ceil(max) - (int) now;
     }
@@ -96,8 +102,8 @@ final class KvDemandForecast {
         return (int) sequences[index];
     }
 
-    private double expected(int index) {
-        return (double) (sequences[index] >> 32) / UNITS_PER_TOKEN;
+    private double expected(int index, int steps) {
+        return Math.min(steps, (double) (sequences[index] >> 32) / UNITS_PER_TOKEN);
     }
 
     private double expected(Sequence sequence) {

@@ -38,7 +38,6 @@ public final class PlanCommitter {
 
     /** Adds a new sequence to the waiting queue. */
     public void enqueue(Sequence sequence) {
-        state.countArrival(sequence.length());
         state.queue().add(sequence);
     }
 

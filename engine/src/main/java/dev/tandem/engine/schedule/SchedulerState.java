@@ -47,8 +47,6 @@ public final class SchedulerState {
     private int scheduled;
     private double meanOutput = INITIAL_OUTPUT;
     private long ended;
-    private long arrived;
-    private long arrivedTokens;
 
     /** Creates a state without sequences. */
     public SchedulerState(KvCache kv) {
@@ -131,21 +129,6 @@ public final class SchedulerState {
     /** Sequences that have ended with at least one output token. */
     public long ended() {
         return ended;
-    }
-
-    /** Sequences that have arrived so far. */
-    public long arrived() {
-        return arrived;
-    }
-
-    /** Prompt tokens of the sequences that have arrived so far. */
-    public long arrivedTokens() {
-        return arrivedTokens;
-    }
-
-    void countArrival(int promptTokens) {
-        arrived++;
-        arrivedTokens += promptTokens;
     }
 
     /** Output lengths of sequences that ended by themselves. */

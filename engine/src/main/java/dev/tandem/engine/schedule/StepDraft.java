@@ -116,7 +116,7 @@ public final class StepDraft {
     }
 
     /**
-     * Whether a tier has room for one more sequence until that sequence ends, by {@link KvDemandForecast}. An empty
+     * Whether a tier has room for one more sequence and for the growth of all, by {@link KvDemandForecast}. An empty
      * tier has: it holds any sequence that was accepted.
      */
     public boolean roomToGrow(KvTier tier, Sequence candidate) {

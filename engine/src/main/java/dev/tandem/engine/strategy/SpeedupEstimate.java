@@ -9,7 +9,8 @@ import dev.tandem.engine.schedule.StepDraft;
  * Estimates the gain of a full host tier over gpu-only, with the best number of host tokens per step. The prediction of
  * a single step cannot show it: a prompt that goes to the host costs time now and pays later. The CPU's attention for
  * sub-batch 1 hides behind prompts too, so the estimate adds the prompt tokens that come with each output token. For
- * in-flight tokens it compares decode steps.
+ * in-flight tokens it compares decode steps. Where there is a target per token, only numbers of host tokens count with
+ * which it is kept.
  *
  * <p>Owned by: engine thread.
  */
@@ -19,6 +20,8 @@ public final class SpeedupEstimate {
 
     private final StepPredictor predictor;
     private final Kind kind;
+    /** Max expected seconds per token of a host sequence; infinite without a target. */
+    private final double maxSecondsPerToken;
 
     /** The kind of step that a strategy makes with a full host. */
     public enum Kind {
@@ -39,10 +42,13 @@ public final class SpeedupEstimate {
      *
      * @param predictor of the times of steps
      * @param kind of the steps with a full host
+     * @param perTokenNanos target of a host sequence per token; 0 for none
      */
-    public SpeedupEstimate(StepPredictor predictor, Kind kind) {
+    public SpeedupEstimate(StepPredictor predictor, Kind kind, long perTokenNanos) {
         this.predictor = predictor;
         this.kind = kind;
+        double pace = kind == Kind.IN_FLIGHT ? AsyncOverlap.MAX_ENTRY_PACE : TierRules.MAX_PACE;
+        this.maxSecondsPerToken = perTokenNanos > 0 ? pace * perTokenNanos / 1e9 : Double.POSITIVE_INFINITY;
     }
 
     /**
@@ -106,7 +112,7 @@ public final class SpeedupEstimate {
                 break;
             }
         }
-        double outputs = Math.max(1, count) * Math.max(1, state.meanOutput());
+        double outputs = Math.max(1, count) * Math.max(1, state.meanLastOutputs());
         return new Prompts(tokens / outputs, pairs / outputs);
     }
 
@@ -124,6 +130,9 @@ public final class SpeedupEstimate {
             int outputs = gpuRows + rows;
             double seconds =
                     step.of(gpuRows, gpuTokens, rows, context, prompts.tokens(outputs), prompts.pairs(outputs));
+            if (seconds > maxSecondsPerToken) {
+                return best; // more host tokens make no step shorter
+            }
             double gain = outputs / seconds / baseline - 1;
             best = gain > best.gain() ? new Estimate(rows, gain) : best;
         }
@@ -142,6 +151,9 @@ public final class SpeedupEstimate {
             } else {
                 high = middle - 1;
             }
+        }
+        if (predictor.cost().layers() * inFlight(gpuRows, gpuTokens, low, context) > maxSecondsPerToken) {
+            return new Estimate(0, 0);
         }
         double rate = (gpuRows + (double) low / predictor.cost().layers()) / inFlight(gpuRows, gpuTokens, low, context);
         return new Estimate(low, low == 0 ? 0 : rate / baseline - 1);

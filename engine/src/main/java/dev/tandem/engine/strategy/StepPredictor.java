@@ -307,12 +307,8 @@ public final class StepPredictor {
         return new Work(seconds, tokens);
     }
 
-    /** Seconds of gpu-only for a prompt of {@code tokens}, in long steps. */
-    public double promptSeconds(double tokens) {
-        return promptSeconds(tokens, Math.round(tokens * tokens / 2));
-    }
-
-    private double promptSeconds(double rows, long pairs) {
+    /** Seconds of gpu-only for prompt tokens, in long steps. */
+    private double promptSeconds(int rows, long pairs) {
         return cost.layers() * (cost.linear(LONG_PROMPT) / LONG_PROMPT * rows + cost.prefillAttention(pairs));
     }
 

@@ -30,7 +30,7 @@ public final class TierRules {
      * Max expected time per token, in targets. With 1, the p99 of the requests' mean times on an L4 with a target of
      * 160 ms was 199 ms, with 0.9 it is 175 ms (simulated).
      */
-    private static final double MAX_PACE = 0.9;
+    static final double MAX_PACE = 0.9;
     /** Factor by which expectations grow at each measurement that misses a target. */
     private static final double GROWTH = 1.01;
     /** Factor by which they shrink at each other measurement, also while the host is empty. */

@@ -35,9 +35,13 @@ class KvDemandForecastTest {
     }
 
     private int max(List<Sequence> there, Sequence candidate) {
+        return max(there, candidate, Integer.MAX_VALUE);
+    }
+
+    private int max(List<Sequence> there, Sequence candidate, int steps) {
         KvDemandForecast forecast = new KvDemandForecast(lengths);
         there.forEach(sequence -> forecast.add(sequence, sequence.length()));
-        return forecast.maxWith(candidate, candidate.length());
+        return forecast.maxWith(candidate, candidate.length(), steps);
     }
 
     @Test
@@ -83,6 +87,16 @@ class KvDemandForecastTest {
     void theLimitBoundsTheForecast() {
         ended(16, 100);
         assertThat(max(List.of(), sequence(50, 0, 60))).isEqualTo(60);
+    }
+
+    @Test
+    void theForecastLooksAheadForSomeSteps() {
+        ended(16, 100);
+        assertThat(max(List.of(sequence(50, 0, 1_000)), sequence(50, 0, 1_000), 30))
+                .isEqualTo(2 * (50 + 30) - 50);
+        // the first ends after 2 steps, with 150 + 52 tokens, and after 30 the second has 80
+        assertThat(max(List.of(sequence(50, 98, 1_000)), sequence(50, 0, 1_000), 30))
+                .isEqualTo(150 + 52 - 148);
     }
 
     /** Compares with sequences that run: each grows by one token per step and returns its tokens at its end. */

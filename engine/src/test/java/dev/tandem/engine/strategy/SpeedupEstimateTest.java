@@ -18,11 +18,16 @@ class SpeedupEstimateTest {
     private final Scene scene = new Scene(400, 400, BUDGET).limit(60);
 
     private SpeedupEstimate.Estimate estimate(SpeedupEstimate.Kind kind) {
+        return estimate(kind, 0);
+    }
+
+    private SpeedupEstimate.Estimate estimate(SpeedupEstimate.Kind kind, double targetSeconds) {
         for (int i = 0; i < GPU_ROWS; i++) {
             scene.gpu(10);
         }
         StepDraft gpuOnly = new GpuOnly(BUDGET, Preemption.SWAP).draft(scene.state, new Decision());
-        return new SpeedupEstimate(new StepPredictor(TestProfile.model(), true, 0), kind).of(gpuOnly);
+        return new SpeedupEstimate(new StepPredictor(TestProfile.model(), true, 0), kind, (long) (targetSeconds * 1e9))
+                .of(gpuOnly);
     }
 
     /** Ends many requests with an output of one token each. */
@@ -65,5 +70,35 @@ class SpeedupEstimateTest {
             scene.waiting(4);
         }
         assertThat(estimate(SpeedupEstimate.Kind.TWO_SUB_BATCHES)).isEqualTo(new SpeedupEstimate.Estimate(0, 0));
+    }
+
+    @Test
+    void twoSubBatchesCountOnlyHostTokensWithinTheTarget() {
+        // 72 host tokens take 2 x 94.096 s, which is more than 0.9 of 200
+        endMany();
+        for (int i = 0; i < 120; i++) {
+            scene.waiting(4);
+        }
+        SpeedupEstimate.Estimate estimate = estimate(SpeedupEstimate.Kind.TWO_SUB_BATCHES_WITH_PROMPTS, 200);
+        assertThat(estimate.hostTokens()).isBetween(40, 71);
+        assertThat(estimate.gain()).isBetween(0.0, 162 / 94.096 / (90 / 54.72) - 1);
+    }
+
+    @Test
+    void inFlightTokensCountWhereTheirLayersTakeLessThanTheTarget() {
+        // a step takes at least 2 x (10 + 9) s, and a token waits for two of them: more than 76 s
+        for (int i = 0; i < 120; i++) {
+            scene.host(10);
+        }
+        assertThat(estimate(SpeedupEstimate.Kind.IN_FLIGHT, 200).hostTokens()).isPositive();
+    }
+
+    @Test
+    void inFlightTokensDoNotCountWhereTheirLayersTakeLonger() {
+        // 76 s are more than 0.8 of 90
+        for (int i = 0; i < 120; i++) {
+            scene.host(10);
+        }
+        assertThat(estimate(SpeedupEstimate.Kind.IN_FLIGHT, 90)).isEqualTo(new SpeedupEstimate.Estimate(0, 0));
     }
 }

@@ -107,11 +107,6 @@ final class ArmSelection {
         return phase;
     }
 
-    /** The measured steps of gpu-only. */
-    ThroughputWindow gpuOnly() {
-        return gpuOnly;
-    }
-
     int losses() {
         return losses;
     }

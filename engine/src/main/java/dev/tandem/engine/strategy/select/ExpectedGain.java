@@ -6,8 +6,8 @@ import dev.tandem.engine.strategy.SpeedupEstimate;
 import java.util.List;
 
 /**
- * The gain over gpu-only that the cost model expects from offloading. It is the mean predicted gain of the last steps;
- * while the host fills, it is at least the estimated gain of a full host.
+ * The gain over gpu-only that the cost model expects from a full host. The prediction of a single step says nothing
+ * about it: a step with prompts does more work per second than one without, whoever drafts it.
  *
  * <p>Owned by: engine thread.
  */
@@ -19,37 +19,22 @@ final class ExpectedGain {
     private static final double FULL = 0.7;
 
     private final List<SpeedupEstimate> estimates;
-    private final int horizon;
-    private double mean;
-    private long predictions;
 
     /**
      * The gain that is expected when a step is drafted.
      *
-     * @param gain predicted for this step, as a fraction
-     * @param expected gain if offloading goes on, as a fraction
+     * @param gain of a full host, as a fraction
      * @param fills whether the host is not full yet
      */
-    record Expectation(double gain, double expected, boolean fills) {}
+    record Expectation(double gain, boolean fills) {}
 
-    /**
-     * Creates an expectation.
-     *
-     * @param estimates one per kind of step
-     * @param horizon steps over which predictions are averaged
-     */
-    ExpectedGain(List<SpeedupEstimate> estimates, int horizon) {
+    /** @param estimates one per kind of step */
+    ExpectedGain(List<SpeedupEstimate> estimates) {
         this.estimates = estimates;
-        this.horizon = horizon;
     }
 
-    /**
-     * The expected gain in the current state.
-     *
-     * @param gpuOnly the gpu-only draft of the current state
-     * @param gain predicted for the step that offloads, over the gpu-only draft, as a fraction
-     */
-    Expectation of(StepDraft gpuOnly, double gain) {
+    /** The expected gain in the state of a draft of gpu-only. */
+    Expectation of(StepDraft gpuOnly) {
         SpeedupEstimate.Estimate full = new SpeedupEstimate.Estimate(0, 0);
         for (SpeedupEstimate kind : estimates) {
             SpeedupEstimate.Estimate estimate = kind.of(gpuOnly);
@@ -57,18 +42,6 @@ final class ExpectedGain {
         }
         SchedulerState state = gpuOnly.state();
         boolean fills = state.host().size() + state.inFlight().size() < FULL * full.hostTokens();
-        return new Expectation(gain, fills ? Math.max(meanWith(gain), full.gain()) : meanWith(gain), fills);
-    }
-
-    /** The mean with one more prediction; single steps differ, because only some compute prompts. */
-    private double meanWith(double gain) {
-        return mean + (gain - mean) / Math.min(predictions + 1, horizon);
-    }
-
-    /** Learns from the expectation of a completed step. */
-    void learn(Expectation expectation) {
-        mean = meanWith(expectation.gain());
-        // predictions while the host fills say little about a full host
-        predictions = expectation.fills() ? 0 : predictions + 1;
+        return new Expectation(full.gain(), fills);
     }
 }

@@ -429,7 +429,7 @@ public enum Strategy {
                 gpuOnly(options),
                 drain(options, cost),
                 !allHost,
-                offloads() && options.rules().defaultTargets().perTokenNanos() > 0);
+                offloads() ? options.rules().defaultTargets().perTokenNanos() : 0);
         return selector(options, predictor, arms(options, cost), Optional.of(baseline), limits, idealRatio);
     }
 

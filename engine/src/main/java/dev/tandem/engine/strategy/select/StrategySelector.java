@@ -61,9 +61,10 @@ public final class StrategySelector implements Policy {
      * @param policy drafts the steps of gpu-only
      * @param drain drafts the steps of {@link Phase#DRAIN}
      * @param gpuFirst whether the other arms leave the host unused while the GPU has room for all requests
-     * @param onDemand whether they leave it unused while the GPU alone can do the work that arrives
+     * @param perTokenNanos target of a host sequence per token; 0 for none. With a target the other arms leave the host
+     *     unused while the GPU alone can do the work that arrives, and where no gain is predicted within the target
      */
-    public record Baseline(Policy policy, Policy drain, boolean gpuFirst, boolean onDemand) {}
+    public record Baseline(Policy policy, Policy drain, boolean gpuFirst, long perTokenNanos) {}
 
     /**
      * A draft, and what changes once its step has completed.
@@ -132,15 +133,16 @@ public final class StrategySelector implements Policy {
         this.predictor = predictor;
         this.ranking = ranking;
         this.margin = limits.margin();
-        this.gpuDemand = baseline.filter(Baseline::onDemand).map(base -> new GpuDemand(predictor));
+        this.gpuDemand = baseline.filter(base -> base.perTokenNanos() > 0).map(base -> new GpuDemand());
         this.selection = new ArmSelection(
                 arms.stream().map(Arm::name).toList(), baseline.isPresent(), ranking, limits, idealRatio);
+        long perTokenNanos = baseline.map(Baseline::perTokenNanos).orElse(0L);
         List<SpeedupEstimate> estimates = arms.stream()
                 .flatMap(arm -> arm.kinds().stream())
                 .distinct()
-                .map(kind -> new SpeedupEstimate(predictor, kind))
+                .map(kind -> new SpeedupEstimate(predictor, kind, perTokenNanos))
                 .toList();
-        this.expectedGain = new ExpectedGain(estimates, limits.window());
+        this.expectedGain = new ExpectedGain(estimates);
     }
 
     @Override
@@ -180,7 +182,7 @@ public final class StrategySelector implements Policy {
             }
         }
         if (gpuDemand.isPresent() && !gpuDemand.get().needsHost()) {
-            return withoutNeed(base, gpuDemand.get(), state, why);
+            return withoutNeed(base, state, why);
         }
         ArmDraft offload = armDraft(state, why);
         boolean usesHost = offload.draft().offloads();
@@ -200,19 +202,15 @@ public final class StrategySelector implements Policy {
     }
 
     /**
-     * A step without new requests on the host. It measures gpu-only where requests wait and none is there. Before
-     * offloading began, requests on the host are those that gpu-only has preempted.
+     * A step while the host is not needed. It does not measure gpu-only, which does less with a short queue. Requests
+     * on the host are those that gpu-only has preempted.
      */
-    private Drafted withoutNeed(Baseline base, GpuDemand demand, SchedulerState state, Decision why) {
-        boolean drains = hostTokens(state) > 0 && selection.isOffloading();
-        StepDraft draft = (drains ? base.drain() : base.policy()).draft(state, new Decision());
+    private Drafted withoutNeed(Baseline base, SchedulerState state, Decision why) {
+        StepDraft draft = base.policy().draft(state, new Decision());
         why.because(
-                Double.isNaN(demand.demand())
-                        ? "guard: no request has waited for long, so gpu-only"
-                        : "guard: requests arrive at %.2f of what the GPU does alone, so gpu-only",
-                demand.demand());
-        boolean counts = !drains && isShortOfKv(state) && selection.countsGpuOnly(Measurement.Demand.of(state));
-        return gpuOnlyStep(draft, false, counts, Optional.empty());
+                "guard: %d requests wait, and the host is used from %d, so gpu-only",
+                state.waiting().size(), GpuDemand.MAX_WAITING + 1);
+        return gpuOnlyStep(draft, false, false, Optional.empty());
     }
 
     private static boolean isShortOfKv(SchedulerState state) {
@@ -222,12 +220,12 @@ public final class StrategySelector implements Policy {
     /** Decides between gpu-only and an arm that would offload. Offloading begins once enough steps predict a gain. */
     private Drafted decided(StepDraft gpuOnly, ArmDraft offload, Decision why) {
         double secondsPerToken = predictor.secondsPerToken(gpuOnly.load(0));
-        double offloadRate = predictedRate(offload.draft(), secondsPerToken, why);
-        double gain = offloadRate / predictedRate(gpuOnly, secondsPerToken, why) - 1;
-        ExpectedGain.Expectation expectation = expectedGain.of(gpuOnly, gain);
+        consider(offload.draft(), secondsPerToken, why);
+        consider(gpuOnly, secondsPerToken, why);
+        ExpectedGain.Expectation expectation = expectedGain.of(gpuOnly);
         Measurement.Demand demand = Measurement.Demand.of(gpuOnly.state());
         double minGain = margin + ERROR_WEIGHT * predictor.cost().error();
-        boolean enough = expectation.expected() >= minGain;
+        boolean enough = expectation.gain() >= minGain;
         boolean begins = enough && selection.begins(demand);
         Optional<PredictedGain> predicted = Optional.of(new PredictedGain(expectation, enough, begins, demand));
         if (selection.isOffloading() || begins) {
@@ -237,7 +235,7 @@ public final class StrategySelector implements Policy {
                 enough
                         ? "guard: offloading is predicted to gain %.1f %%, min %.1f %%; gpu-only is measured first"
                         : "guard: offloading is predicted to gain %.1f %%, min %.1f %%, so gpu-only",
-                expectation.expected() * 100,
+                expectation.gain() * 100,
                 minGain * 100);
         return gpuOnlyStep(gpuOnly, false, selection.countsWanted(demand), predicted);
     }
@@ -291,14 +289,13 @@ public final class StrategySelector implements Policy {
         return new ArmDraft(pipelined, true);
     }
 
-    private double predictedRate(StepDraft draft, double secondsPerToken, Decision why) {
+    private void consider(StepDraft draft, double secondsPerToken, Decision why) {
         double seconds = predictor.of(draft);
         double normalisedWork = predictor.work(draft).normalisedWork(secondsPerToken);
         int cpuRows = draft.load(0).cpuRows()
                 + draft.load(1).cpuRows()
                 + draft.admissions().size();
         why.consider(new Candidate(draft.shape(), draft.totalRows(), cpuRows, seconds, normalisedWork));
-        return seconds > 0 ? normalisedWork / seconds : 0;
     }
 
     @Override
@@ -313,7 +310,7 @@ public final class StrategySelector implements Policy {
             step = pending.removeFirst();
         }
         advance(step, achieved);
-        gpuDemand.ifPresent(demand -> demand.completed(draft.state(), selection.gpuOnly(), achieved));
+        gpuDemand.ifPresent(demand -> demand.completed(draft.state()));
     }
 
     private void advance(Drafted step, double achieved) {
@@ -332,7 +329,6 @@ public final class StrategySelector implements Policy {
             selection.hostIsEmpty();
         }
         step.gain().ifPresent(gain -> {
-            expectedGain.learn(gain.expectation());
             selection.wouldOffload(gain.enough(), gain.begins(), gain.demand());
         });
         if (achieved > 0) {

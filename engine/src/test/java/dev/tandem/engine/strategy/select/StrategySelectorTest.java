@@ -79,7 +79,7 @@ class StrategySelectorTest {
     private StrategySelector selector(Policy arm, Policy gpuOnly, StepPredictor steps, SelectorLimits limits) {
         return new StrategySelector(
                 List.of(new Arm("arm", arm, Set.of(Kind.IN_FLIGHT))),
-                Optional.of(new Baseline(gpuOnly, GPU_ONLY, true, false)),
+                Optional.of(new Baseline(gpuOnly, GPU_ONLY, true, 0)),
                 steps,
                 new GoodputRanking(steps, LatencyTargets.NONE),
                 limits,
@@ -534,7 +534,7 @@ class StrategySelectorTest {
         Sequence onGpu = scene.gpu(9);
         StrategySelector selector = new StrategySelector(
                 List.of(new Arm("arm", async, Set.of(Kind.IN_FLIGHT))),
-                Optional.of(new Baseline(GPU_ONLY, GPU_ONLY, true, false)),
+                Optional.of(new Baseline(GPU_ONLY, GPU_ONLY, true, 0)),
                 predictor,
                 new GoodputRanking(predictor, new LatencyTargets(0, target)),
                 LIMITS,
@@ -552,5 +552,40 @@ class StrategySelectorTest {
         onGpu.enteredTier(1000);
         run(selector, scene, 8, 1.5);
         return selector.isOffloading();
+    }
+
+    private StrategySelector selectorWithTarget(long perTokenNanos) {
+        return new StrategySelector(
+                List.of(new Arm("arm", async, Set.of(Kind.IN_FLIGHT))),
+                Optional.of(new Baseline(GPU_ONLY, GPU_ONLY, true, perTokenNanos)),
+                predictor,
+                new GoodputRanking(predictor, LatencyTargets.NONE),
+                LIMITS,
+                () -> Double.NaN);
+    }
+
+    /** Whether offloading begins, with a target per token, where so many prompts wait that do not fit the GPU. */
+    private boolean beginsWithTarget(long seconds, int waiting) {
+        Scene scene = fullHost();
+        for (int i = 0; i < waiting; i++) {
+            scene.waiting(20);
+        }
+        StrategySelector selector = selectorWithTarget(seconds * 1_000_000_000);
+        run(selector, scene, 1, 1); // the queue is seen after a step
+        measure(selector, scene);
+        run(selector, scene, 2, 1);
+        return selector.isOffloading();
+    }
+
+    @Test
+    void withATargetTheHostIsUsedWhereManyRequestsWait() {
+        assertThat(beginsWithTarget(1000, GpuDemand.MAX_WAITING)).isFalse();
+        assertThat(beginsWithTarget(1000, GpuDemand.MAX_WAITING + 1)).isTrue();
+    }
+
+    @Test
+    void offloadingDoesNotBeginWhereHostTokensWouldMissTheTarget() {
+        // a step takes 20 s and more, and a token waits for one per layer
+        assertThat(beginsWithTarget(40, GpuDemand.MAX_WAITING + 1)).isFalse();
     }
 }
