@@ -53,6 +53,20 @@ assert [c.index for c in completion.choices] == [0, 1] and completion.choices[0]
 assert len(completion.choices[0].logprobs.tokens) == 3, completion
 echo = client.completions.create(model=MODEL, prompt="The capital of France is", max_tokens=2, temperature=0, echo=True)
 assert echo.choices[0].text.startswith("The capital of France is Paris"), echo
+# log-probabilities of a prompt are those of writing it
+written = completion.choices[0].logprobs
+scored = client.completions.create(model=MODEL, prompt="The capital of France is" + completion.choices[0].text,
+                                   max_tokens=0, temperature=0, logprobs=1, echo=True)
+assert scored.usage.completion_tokens == 0 and scored.choices[0].logprobs.token_logprobs[0] is None, scored
+assert scored.choices[0].logprobs.tokens[-3:] == written.tokens, scored
+assert all(abs(a - b) < 1e-3 for a, b in zip(scored.choices[0].logprobs.token_logprobs[-3:], written.token_logprobs,
+                                             strict=True)), (scored, written)
+only = client.completions.create(model=MODEL, prompt="x", max_tokens=3, temperature=1, extra_body={
+    "allowed_token_ids": [260]})
+assert len(set(only.choices[0].text.split())) == 1, only
+other = client.completions.create(model=MODEL, prompt="The capital of France is", max_tokens=3, temperature=0,
+                                  extra_body={"bad_words": ["Paris"]})
+assert "Paris" not in other.choices[0].text, other
 streamed = "".join(c.choices[0].text for c in client.completions.create(
     model=MODEL, prompt="The capital of France is", max_tokens=3, temperature=0, stream=True))
 assert streamed == completion.choices[0].text, streamed
@@ -72,8 +86,8 @@ expect(openai.BadRequestError, messages=[{"role": "user", "content": "word " * 2
 expect(openai.BadRequestError, top_p=0)
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
 for name, value in {"some_unknown_field": 1, "guided_whitespace_pattern": "x", "structural_tag": {},
-                    "bad_words": ["a"], "allowed_token_ids": [1],
-                    "prompt_logprobs": 1, "truncate_prompt_tokens": 0,
+                    "bad_words": [" "], "allowed_token_ids": [],
+                    "prompt_logprobs": 21, "truncate_prompt_tokens": 0,
                     "chat_template": "x", "documents": [{"text": "x"}]}.items():
     e = expect(openai.BadRequestError, extra_body={name: value})
     assert e.body["param"] == name and name in e.body["message"], e.body

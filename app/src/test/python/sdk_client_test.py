@@ -85,11 +85,6 @@ def messages(model):
     check("messages.stream", text == last.content[0].text and last.stop_reason, (text, last))
     count = ANTHROPIC.messages.count_tokens(model=model, messages=HELLO, system="Be brief.")
     check("messages.count_tokens", count.input_tokens == last.usage.input_tokens, count)
-    refused = fails(
-        anthropic.BadRequestError,
-        lambda: ANTHROPIC.messages.create(**request, tools=[{"name": "f", "input_schema": {"type": "object"}}]),
-    )
-    check("messages with tools", "tools is not supported" in str(refused), refused)
     fails(anthropic.NotFoundError, lambda: ANTHROPIC.messages.create(**{**request, "model": "other"}))
 
 

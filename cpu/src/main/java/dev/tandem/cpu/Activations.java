@@ -157,18 +157,22 @@ final class Activations {
     }
 
     /**
-     * Keeps only the rows that will be sampled, moved together: the last row of each chunk with a sampler. Called after
-     * the last attention; all other rows have stored their K and V and are done.
+     * Keeps only the rows whose logits are wanted, moved together. Called after the last attention; all other rows have
+     * stored their K and V and are done.
      */
-    void keepSampled() {
-        int row = -1;
+    void keepWanted() {
+        int row = 0;
         int kept = 0;
-        for (Chunk chunk : chunks) {
-            row += chunk.rows();
-            if (chunk.sampler().isPresent()) {
-                System.arraycopy(residual, row * hiddenWidth, residual, kept * hiddenWidth, hiddenWidth);
-                System.arraycopy(attended, row * attendedWidth, attended, kept * attendedWidth, attendedWidth);
-                kept++;
+        for (int i = 0; i < chunks.size(); i++) {
+            Chunk chunk = chunks.get(i);
+            for (int of = 0; of < chunk.rows(); of++, row++) {
+                if (chunk.wantsLogits(of)) {
+                    System.arraycopy(residual, row * hiddenWidth, residual, kept * hiddenWidth, hiddenWidth);
+                    System.arraycopy(attended, row * attendedWidth, attended, kept * attendedWidth, attendedWidth);
+                    chunkOfRow[kept] = i;
+                    positions[kept] = chunk.start() + of;
+                    kept++;
+                }
             }
         }
         rows = kept;

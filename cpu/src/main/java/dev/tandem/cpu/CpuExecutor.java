@@ -13,6 +13,7 @@ import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.sampling.Choice;
+import dev.tandem.engine.sampling.PromptScorer;
 import dev.tandem.engine.sampling.SamplingException;
 import dev.tandem.engine.sampling.SamplingScratch;
 import dev.tandem.engine.sampling.TokenSampler;
@@ -41,6 +42,9 @@ import org.jspecify.annotations.Nullable;
  * <p>Owned by: engine thread, which is also worker 0 of the pool.
  */
 public final class CpuExecutor implements Executor {
+    /** Rows whose logits are computed at a time, as many as one task of a GEMM takes; 64 MiB with 128k tokens. */
+    private static final int LOGIT_ROWS = 128;
+
     /** The maximum of in-flight tokens that rejoin at a layer; each is one more row of the layer's GEMMs. */
     private static final int MAX_SLOTS = 256;
 
@@ -84,6 +88,7 @@ public final class CpuExecutor implements Executor {
                     .layers(config.layers())
                     .kvBytesPerToken(config.kvBytesPerToken(options.kvType()))
                     .inFlight(MAX_SLOTS, Integer.MAX_VALUE, true)
+                    .scoresPrompts(true)
                     .build();
             this.stores = new KvStores(
                     store(KvTier.GPU, options.gpuBlocks(), config, options.kvType()),
@@ -206,7 +211,7 @@ public final class CpuExecutor implements Executor {
                 }
                 Activations a = activations[i];
                 if (layer + 1 == limits.layers()) {
-                    a.keepSampled();
+                    a.keepWanted();
                 }
                 int current = layer;
                 clock.measure(Component.LINEAR, () -> forward.postProjection(a, current));
@@ -233,35 +238,46 @@ public final class CpuExecutor implements Executor {
         clock.measure(Component.CPU_ATTENTION, () -> forward.attention(a, layer, Activations.AttentionKind.CPU));
     }
 
+    /** Samples, and scores prompts, by the logits of the kept rows. */
     private void sample(Activations a, List<StepResult.Sampled> sampled, List<StepResult.Lost> lost) {
-        List<Chunk> ending =
-                a.chunks.stream().filter(chunk -> chunk.sampler().isPresent()).toList();
-        if (ending.isEmpty()) {
-            return;
-        }
         int width = forward.logitsWidth();
-        if (logits.length < ending.size() * width) {
-            logits = new float[ending.size() * width];
-        }
-        forward.logits(a, logits);
-        Choice[] choices = new Choice[ending.size()];
-        Throwable[] failures = new Throwable[ending.size()];
-        workers.run(ending.size(), (index, worker) -> {
-            TokenSampler sampler = ending.get(index).sampler().orElseThrow();
-            try {
-                choices[index] = sampler.choose(logits, index * width, limits.vocabulary(), samplingScratch[worker]);
-            } catch (RuntimeException | Error e) { // caused by this row's logits or sampler: the other rows go on
-                failures[index] = e;
+        Throwable[] failures = new Throwable[a.chunks.size()];
+        for (int from = 0; from < a.rows; from += LOGIT_ROWS) {
+            int count = Math.min(LOGIT_ROWS, a.rows - from);
+            if (logits.length < count * width) {
+                logits = new float[count * width];
             }
-        });
-        for (int i = 0; i < choices.length; i++) {
-            long sequence = ending.get(i).sequence();
-            if (failures[i] == null) {
-                sampled.add(new StepResult.Sampled(
-                        sequence, choices[i], ending.get(i).site()));
-            } else {
+            forward.logits(a, from, count, logits);
+            Choice[] choices = new Choice[count];
+            int first = from;
+            workers.run(count, (index, worker) -> {
+                int row = first + index;
+                Chunk chunk = a.chunks.get(a.chunkOfRow[row]);
+                int position = a.positions[row];
+                int vocabulary = limits.vocabulary();
+                try {
+                    if (chunk.scores(position - chunk.start())) {
+                        PromptScorer scorer = chunk.scorer().orElseThrow();
+                        scorer.score(position, logits, index * width, vocabulary, samplingScratch[worker]);
+                    } else {
+                        TokenSampler sampler = chunk.sampler().orElseThrow();
+                        choices[index] = sampler.choose(logits, index * width, vocabulary, samplingScratch[worker]);
+                    }
+                } catch (RuntimeException | Error e) { // caused by this row's logits or sampler: the other rows go on
+                    failures[a.chunkOfRow[row]] = e;
+                }
+            });
+            for (int i = 0; i < count; i++) {
+                Chunk chunk = a.chunks.get(a.chunkOfRow[from + i]);
+                if (choices[i] != null && failures[a.chunkOfRow[from + i]] == null) {
+                    sampled.add(new StepResult.Sampled(chunk.sequence(), choices[i], chunk.site()));
+                }
+            }
+        }
+        for (int i = 0; i < failures.length; i++) {
+            if (failures[i] != null) {
                 String message = "the next token cannot be chosen: " + reason(failures[i]);
-                lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, message, false));
+                lost.add(new StepResult.Lost(a.chunks.get(i).sequence(), StepResult.Cause.SAMPLING, message, false));
             }
         }
     }

@@ -228,23 +228,25 @@ final class LlamaForward {
     }
 
     /**
-     * Computes the logits of all rows.
+     * Computes the logits of some rows.
      *
-     * @param out [rows, {@link #logitsWidth()}]
+     * @param from the first of them
+     * @param count of them
+     * @param out [count, {@link #logitsWidth()}]
      */
-    void logits(Activations a, float[] out) {
+    void logits(Activations a, int from, int count, float[] out) {
         forEachRow(
-                a.rows,
+                count,
                 row -> RowOps.rmsNorm(
                         a.residual,
-                        row * a.hiddenWidth,
+                        (from + row) * a.hiddenWidth,
                         weights.norm(),
                         epsilon,
                         config.hidden(),
                         a.normed,
                         row * a.hiddenWidth));
-        Arrays.fill(out, 0, a.rows * logitsWidth(), 0);
-        gemm(weights.head(), a.rows, a.normed, a.hiddenWidth, out, logitsWidth());
+        Arrays.fill(out, 0, count * logitsWidth(), 0);
+        gemm(weights.head(), count, a.normed, a.hiddenWidth, out, logitsWidth());
     }
 
     /** Computes {@code out += x · matrix}; one task per run of adjacent panels and block of rows. */

@@ -57,7 +57,7 @@ final class ForwardPass implements AutoCloseable {
         int rows = batch.rows();
         int width = forward.logitsWidth();
         float[] padded = new float[rows * width];
-        forward.logits(activations, padded);
+        forward.logits(activations, 0, activations.rows, padded);
         float[] logits = new float[rows * config.vocabulary()];
         for (int row = 0; row < rows; row++) {
             System.arraycopy(padded, row * width, logits, row * config.vocabulary(), config.vocabulary());

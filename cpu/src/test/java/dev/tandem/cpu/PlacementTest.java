@@ -6,6 +6,7 @@ import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.kv.PrefixCacheOptions;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TokenLogprobs;
+import dev.tandem.engine.sampling.PromptScorer;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
@@ -20,6 +21,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.SplittableRandom;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -133,6 +135,42 @@ class PlacementTest {
                         .isPositive();
             }
         }
+    }
+
+    /** A text that the engine wrote has the log-probabilities of its writing when it is scored as a prompt. */
+    @ParameterizedTest
+    @MethodSource("setUps")
+    void promptsAreScoredAsTheirTokensWereSampled(SetUp setUp) {
+        Map<String, int[]> prompts = prompts();
+        Map<String, EngineHarness.Answer> written = alone("llama31", prompts);
+        Map<String, PromptScorer> scorers = new LinkedHashMap<>();
+        SamplingParams one =
+                SamplingParams.builder().temperature(0).maxTokens(1).build();
+        CpuExecutor executor = TestModels.executor(
+                "llama31", DataType.BFLOAT16, setUp.gpuBlocks(), setUp.hostBlocks(), setUp.threads());
+        try (EngineHarness engine =
+                new EngineHarness(executor, setUp.scheduler().make(setUp.budget()), setUp.budget())) {
+            prompts.forEach((id, prompt) -> {
+                int[] text = IntStream.concat(
+                                IntStream.of(prompt),
+                                written.get(id).tokens.stream().mapToInt(Integer::intValue))
+                        .toArray();
+                scorers.put(id, new PromptScorer("echo", text, LOGPROBS));
+                engine.submit(id, text, one, scorers.get(id));
+            });
+            engine.run();
+        }
+        prompts.forEach((id, prompt) -> {
+            PromptScorer scorer = scorers.get(id);
+            assertThat(scorer.score(0)).isEmpty();
+            EngineHarness.Answer scored = new EngineHarness.Answer();
+            for (int i = 0; i < OUTPUT; i++) {
+                int position = prompt.length + i;
+                scored.logprobs.add(scorer.score(position).orElseThrow());
+                assertThat(scorer.rank(position)).as("greedy tokens").isEqualTo(1);
+            }
+            assertThat(bits(scored)).as("scores of request %s, %s", id, setUp).isEqualTo(bits(written.get(id)));
+        });
     }
 
     private static void check(String family, SetUp setUp, CpuExecutor executor) {

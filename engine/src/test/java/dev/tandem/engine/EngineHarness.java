@@ -15,6 +15,7 @@ import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.request.TokenLogprobs;
 import dev.tandem.engine.request.Usage;
+import dev.tandem.engine.sampling.PromptScorer;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
@@ -72,9 +73,18 @@ public final class EngineHarness implements AutoCloseable {
     }
 
     public void submit(String id, int[] prompt, SamplingParams sampling, PrefixCaching caching) {
+        queue.offer(List.of(request(id, prompt, sampling).withCaching(caching)));
+    }
+
+    /** Submits a request whose prompt is scored. */
+    public void submit(String id, int[] prompt, SamplingParams sampling, PromptScorer scorer) {
+        queue.offer(List.of(request(id, prompt, sampling).withScorer(scorer)));
+    }
+
+    private Request request(String id, int[] prompt, SamplingParams sampling) {
         Answer answer = new Answer();
         answers.put(id, answer);
-        Request request = new Request(id, prompt, sampling, 0, TextDecoder.none(), event -> {
+        return new Request(id, prompt, sampling, 0, TextDecoder.none(), event -> {
             switch (event) {
                 case TokenEvent.Token token -> {
                     answer.tokens.add(token.id());
@@ -92,7 +102,6 @@ public final class EngineHarness implements AutoCloseable {
                 }
             }
         });
-        queue.offer(List.of(request.withCaching(caching)));
     }
 
     public void resetPrefixCache() {

@@ -1,7 +1,9 @@
 package dev.tandem.grammar;
 
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import tools.jackson.core.io.JsonStringEncoder;
@@ -53,6 +55,8 @@ public record GrammarSource(Syntax syntax, String text) {
      * @param end the text that ends it
      */
     public record Lead(String begin, String end) {}
+
+    private static final String TEXT = "TEXT: /(.|\\n)*/\n";
 
     /** Options of llguidance in a schema. One of them makes it ignore keywords, so clients may not set them. */
     private static final String OPTIONS = "x-guidance";
@@ -133,12 +137,34 @@ public record GrammarSource(Syntax syntax, String text) {
     }
 
     /**
+     * How tags follow each other.
+     *
+     * @param begin text before the first
+     * @param separator text between two
+     * @param end text after the last
+     * @param several whether there may be more than one
+     */
+    public record Row(String begin, String separator, String end, boolean several) {}
+
+    /**
      * Free text in which each trigger begins one of the tags that start with it.
      *
      * @param triggers of which each tag's begin starts with one
      * @throws GrammarException when a tag starts with none of the triggers, or a trigger begins no tag
      */
     public static GrammarSource structuralTags(List<Tag> tags, List<String> triggers) {
+        return structuralTags(tags, triggers, Optional.empty(), Map.of());
+    }
+
+    /**
+     * The same with special tokens.
+     *
+     * @param lead what precedes the text; only needed where its markers are special tokens, which are no free text
+     * @param special ids of special tokens by their spelling: where tags and triggers have one, the token is meant
+     * @throws GrammarException when a tag starts with none of the triggers, or a trigger begins no tag
+     */
+    public static GrammarSource structuralTags(
+            List<Tag> tags, List<String> triggers, Optional<Lead> lead, Map<String, Integer> special) {
         List<String> unused = new ArrayList<>(triggers);
         List<String> rules = new ArrayList<>();
         for (Tag tag : tags) {
@@ -150,44 +176,84 @@ public record GrammarSource(Syntax syntax, String text) {
                             + "' starts with none of the triggers; add one that it starts with"));
             unused.remove(trigger);
             String rest = tag.begin().substring(trigger.length());
-            rules.add("trigger" + triggers.indexOf(trigger)
-                    + (rest.isEmpty() ? "" : " " + quoted(rest))
-                    + " %json " + tag.schema()
-                    + (tag.end().isEmpty() ? "" : " " + quoted(tag.end())));
+            rules.add("trigger" + triggers.indexOf(trigger) + literal(rest, special) + " %json " + tag.schema()
+                    + literal(tag.end(), special));
         }
         if (!unused.isEmpty()) {
             throw new GrammarException("the trigger '" + unused.getFirst() + "' begins no tag; leave it out");
         }
-        StringBuilder grammar = new StringBuilder("start: tag* TEXT\ntag: " + String.join("\n   | ", rules) + "\n");
+        StringBuilder grammar = new StringBuilder("start:" + before(lead, special) + " tag* TEXT\ntag: "
+                + String.join("\n   | ", rules) + "\n" + thought(lead, special));
         for (int i = 0; i < triggers.size(); i++) {
-            grammar.append("trigger" + i + "[lazy]: TEXT " + quoted(triggers.get(i)) + "\n");
+            grammar.append(until("trigger" + i, triggers.get(i), special));
         }
-        return lark(grammar + "TEXT: /(.|\\n)*/\n");
+        return lark(grammar + TEXT);
     }
 
     /**
-     * One or more of the tags and nothing else.
+     * A row of tags and nothing else.
      *
-     * @param separator text between two tags
-     * @param several whether there may be more than one
      * @param lead what precedes them
+     * @param special ids of special tokens by their spelling: where the row and its tags have one, the token is meant
      * @throws GrammarException when a schema is refused
      */
-    public static GrammarSource tagList(List<Tag> tags, String separator, boolean several, Optional<Lead> lead) {
+    public static GrammarSource tagList(List<Tag> tags, Row row, Optional<Lead> lead, Map<String, Integer> special) {
         tags.forEach(tag -> check(tag.schema()));
         String tag = String.join(
-                " | ",
+                " |",
                 tags.stream()
-                        .map(one -> quoted(one.begin()) + " %json " + one.schema() + " " + quoted(one.end()))
+                        .map(one ->
+                                literal(one.begin(), special) + " %json " + one.schema() + literal(one.end(), special))
                         .toList());
-        String begin = lead.map(
-                        text -> text.begin().isEmpty() ? "thought " : "(" + quoted(text.begin()) + " thought)? ")
+        String more = row.several() ? " (" + literal(row.separator(), special).strip() + " tag)*" : "";
+        return lark("start:" + before(lead, special) + literal(row.begin(), special) + " tag" + more
+                + literal(row.end(), special) + "\ntag:" + tag + "\n" + thought(lead, special)
+                + (lead.isPresent() ? TEXT : ""));
+    }
+
+    private static String before(Optional<Lead> lead, Map<String, Integer> special) {
+        return lead.map(text -> text.begin().isEmpty()
+                        ? " thought"
+                        : " (" + literal(text.begin(), special).strip() + " thought)?")
                 .orElse("");
-        String thought = lead.map(text -> "thought: thinking SPACE\nthinking[lazy]: TEXT " + quoted(text.end())
-                        + "\nTEXT: /(.|\\n)*/\nSPACE: /[ \\n]*/\n")
+    }
+
+    private static String thought(Optional<Lead> lead, Map<String, Integer> special) {
+        return lead.map(text ->
+                        "thought: thinking SPACE\n" + until("thinking", text.end(), special) + "SPACE: /[ \\n]*/\n")
                 .orElse("");
-        String more = several ? " (" + quoted(separator) + " tag)*" : "";
-        return lark("start: " + begin + "tag" + more + "\ntag: " + tag + "\n" + thought);
+    }
+
+    /** A rule for any text up to its first end. A special token is no text, so it needs no lazy search. */
+    private static String until(String rule, String end, Map<String, Integer> special) {
+        boolean beginsSpecial = special.keySet().stream().anyMatch(end::startsWith);
+        return rule + (beginsSpecial ? "" : "[lazy]") + ": TEXT" + literal(end, special) + "\n";
+    }
+
+    /** A blank and the text, in which spellings of special tokens stand for the tokens. */
+    private static String literal(String text, Map<String, Integer> special) {
+        StringBuilder literal = new StringBuilder();
+        int start = 0;
+        for (int i = 0; i < text.length(); ) {
+            String rest = text.substring(i);
+            Optional<String> token =
+                    special.keySet().stream().filter(rest::startsWith).max(Comparator.comparingInt(String::length));
+            if (token.isEmpty()) {
+                i++;
+                continue;
+            }
+            literal.append(plain(text.substring(start, i)))
+                    .append(" <[")
+                    .append(special.get(token.get()))
+                    .append("]>");
+            i += token.get().length();
+            start = i;
+        }
+        return literal.append(plain(text.substring(start))).toString();
+    }
+
+    private static String plain(String text) {
+        return text.isEmpty() ? "" : " " + quoted(text);
     }
 
     /** Lark's strings are JSON's, but without any control character. */

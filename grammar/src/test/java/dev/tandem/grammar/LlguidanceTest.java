@@ -8,6 +8,7 @@ import dev.tandem.engine.sampling.SamplingException;
 import dev.tandem.grammar.GrammarSource.Whitespace;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.SplittableRandom;
@@ -132,9 +133,9 @@ class LlguidanceTest {
                 List.of(
                         new GrammarSource.Tag("<one>", JSON.readTree("{\"enum\": [1, 2]}"), "</one>"),
                         new GrammarSource.Tag("<two>", JSON.readTree("{\"type\": \"boolean\"}"), "</two>")),
-                "\n",
-                several,
-                lead);
+                new GrammarSource.Row("", "\n", "", several),
+                lead,
+                Map.of());
     }
 
     @Test
@@ -155,6 +156,35 @@ class LlguidanceTest {
         assertThat(accepts(optional, "<think>a</think><one>2</one>")).isTrue();
         assertThat(accepts(optional, "<one>2</one>")).isTrue();
         assertThat(accepts(optional, "a <one>2</one>")).isFalse();
+    }
+
+    @Test
+    void tagsMayHaveSpecialTokens() {
+        Map<String, Integer> special = Map.of("[CALLS]", Vocabularies.MARKER, "</think>", Vocabularies.OTHER_MARKER);
+        List<GrammarSource.Tag> tags =
+                List.of(new GrammarSource.Tag("[CALLS]f", JSON.readTree("{\"enum\": [1, 2]}"), ""));
+        Optional<GrammarSource.Lead> lead = Optional.of(new GrammarSource.Lead("", "</think>"));
+        GrammarSource demanded = GrammarSource.tagList(tags, new GrammarSource.Row("", "", "", true), lead, special);
+        String marker = Vocabularies.BYTES.token(Vocabularies.MARKER);
+        String end = Vocabularies.BYTES.token(Vocabularies.OTHER_MARKER);
+        assertThat(accepts(demanded, "hm" + end + "\n" + marker + "f1")).isTrue();
+        assertThat(accepts(demanded, end + marker + "f1" + marker + "f2")).isTrue();
+        assertThat(accepts(demanded, "hm" + end + marker + "f3")).isFalse();
+        assertThat(accepts(demanded, "hm" + marker + "f1")).isFalse();
+        assertThat(accepts(demanded, "hm</think>[CALLS]f1"))
+                .as("text is no token")
+                .isFalse();
+        GrammarSource free = GrammarSource.structuralTags(tags, List.of("[CALLS]"), lead, special);
+        assertThat(accepts(free, "hm" + end + "no call")).isTrue();
+        assertThat(accepts(free, "hm" + end + "a" + marker + "f1")).isTrue();
+        assertThat(accepts(free, "hm" + end + "a" + marker + "g1")).isFalse();
+        GrammarSource row = GrammarSource.tagList(
+                List.of(new GrammarSource.Tag("{\"a\": ", JSON.readTree("{\"const\": 1}"), "}")),
+                new GrammarSource.Row("[CALLS] [", ", ", "]", true),
+                Optional.empty(),
+                special);
+        assertThat(accepts(row, marker + " [{\"a\": 1}, {\"a\": 1}]")).isTrue();
+        assertThat(accepts(row, marker + " [{\"a\": 1}, ]")).isFalse();
     }
 
     @Test

@@ -9,11 +9,16 @@ import java.nio.charset.StandardCharsets;
 import java.util.BitSet;
 import java.util.Set;
 import java.util.SplittableRandom;
+import java.util.stream.IntStream;
 
 /** A vocabulary of all bytes, some longer pieces, and two end tokens; and random output over it. */
 final class Vocabularies {
     static final int END = 256;
     static final int OTHER_END = 257;
+    /** Two further special tokens. */
+    static final int MARKER = 258;
+
+    static final int OTHER_MARKER = 259;
     /** Pieces of JSON that cross the borders of grammar rules. */
     private static final String[] PIECES = {
         "{\"", "\":", "\",\"", "\": \"", "true", "false", "null", "}}", "]}", "\"}", ", ", "12", "name", "ab", "é",
@@ -25,7 +30,7 @@ final class Vocabularies {
     private Vocabularies() {}
 
     private static Vocabulary bytes() {
-        String[] tokens = new String[258 + PIECES.length];
+        String[] tokens = new String[260 + PIECES.length];
         BitSet special = new BitSet();
         BitSet literal = new BitSet();
         for (int b = 0; b < 256; b++) {
@@ -33,9 +38,11 @@ final class Vocabularies {
         }
         tokens[END] = "<end>";
         tokens[OTHER_END] = "<turn>";
-        special.set(END, OTHER_END + 1);
-        literal.set(END, OTHER_END + 1);
-        System.arraycopy(PIECES, 0, tokens, 258, PIECES.length);
+        tokens[MARKER] = "<|calls|>";
+        tokens[OTHER_MARKER] = "<|over|>";
+        special.set(END, OTHER_MARKER + 1);
+        literal.set(END, OTHER_MARKER + 1);
+        System.arraycopy(PIECES, 0, tokens, 260, PIECES.length);
         return new Vocabulary(tokens, special, literal, Vocabulary.Spelling.SENTENCE_PIECE);
     }
 
@@ -67,23 +74,43 @@ final class Vocabularies {
         }
     }
 
-    /** Whether the text, byte by byte, and then both end tokens are allowed. */
+    /** Whether the text, byte by byte but for the two markers, and then both end tokens are allowed. */
     static boolean accepts(GrammarCompiler.Compiled grammar, String text) {
         GrammarMatcher matcher = grammar.matcher();
         int[] bitmask = new int[GrammarMatcher.words(BYTES.size())];
         try {
-            for (byte b : text.getBytes(StandardCharsets.UTF_8)) {
+            for (int token : tokens(text)) {
                 matcher.fillBitmask(bitmask);
-                if (!isAllowed(bitmask, b & 0xFF)) {
+                if (!isAllowed(bitmask, token)) {
                     return false;
                 }
-                matcher.accept(b & 0xFF);
+                matcher.accept(token);
             }
             matcher.fillBitmask(bitmask);
             return isAllowed(bitmask, END) && isAllowed(bitmask, OTHER_END);
         } finally {
             matcher.close();
         }
+    }
+
+    private static int[] tokens(String text) {
+        IntStream.Builder tokens = IntStream.builder();
+        for (int i = 0; i < text.length(); ) {
+            int marker = text.startsWith(BYTES.token(MARKER), i)
+                    ? MARKER
+                    : text.startsWith(BYTES.token(OTHER_MARKER), i) ? OTHER_MARKER : -1;
+            if (marker >= 0) {
+                tokens.add(marker);
+                i += BYTES.token(marker).length();
+            } else {
+                int end = text.offsetByCodePoints(i, 1);
+                for (byte b : text.substring(i, end).getBytes(StandardCharsets.UTF_8)) {
+                    tokens.add(b & 0xFF);
+                }
+                i = end;
+            }
+        }
+        return tokens.build().toArray();
     }
 
     static boolean isAllowed(int[] bitmask, int token) {

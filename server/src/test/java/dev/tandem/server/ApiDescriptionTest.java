@@ -113,7 +113,8 @@ class ApiDescriptionTest {
             JsonNode description = server.get("/openapi.json").json();
             JsonNode chat = description.at("/components/schemas/chat_request");
             assertThat(chat.path("additionalProperties").asBoolean(true)).isFalse();
-            assertThat(chat.at("/properties/allowed_token_ids/type").asString()).isEqualTo("null");
+            assertThat(chat.at("/properties/guided_whitespace_pattern/type").asString())
+                    .isEqualTo("null");
             assertThat(chat.at("/properties/temperature/type/0").asString()).isEqualTo("number");
             assertThat(description.at("/paths/~1v1~1models/get/security").size())
                     .isEqualTo(2);

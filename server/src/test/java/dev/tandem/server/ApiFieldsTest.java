@@ -58,9 +58,6 @@ class ApiFieldsTest {
     @ParameterizedTest
     @ValueSource(
             strings = {
-                "\"bad_words\": [\"a\"]",
-                "\"allowed_token_ids\": [1]",
-                "\"prompt_logprobs\": 1",
                 "\"use_beam_search\": true",
                 "\"length_penalty\": 0.5",
                 "\"logits_processors\": [\"a\"]",
@@ -134,8 +131,8 @@ class ApiFieldsTest {
             delimiter = '|',
             quoteCharacter = '`',
             value = {
-                "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}] | tools | set tool_choice to "
-                        + "\"none\"",
+                "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}] | tools | forbid them with "
+                        + "tool_choice",
                 "\"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"f\"}} | tool_choice | send tools",
                 "\"tool_choice\": \"required\" | tool_choice | send tools",
                 "\"reasoning_effort\": \"high\" | reasoning_effort | cannot change it",

@@ -18,6 +18,13 @@ final class FakeGrammars implements GrammarCompiler {
     /** Why there is no compiler; empty when there is one. */
     volatile String missing = "";
 
+    /** Waits until all grammars are closed: an answer comes before. One that is not fails the test by its timeout. */
+    void awaitClosed() {
+        while (open.get() > 0) {
+            Thread.onSpinWait();
+        }
+    }
+
     @Override
     public Compiled compile(GrammarSource source) {
         if (!missing.isEmpty()) {

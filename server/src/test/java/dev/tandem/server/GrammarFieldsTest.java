@@ -21,9 +21,7 @@ class GrammarFieldsTest {
     @AfterEach
     void stop() {
         server.close();
-        while (server.grammars.open.get() > 0) { // a grammar that is not freed fails the test by its timeout
-            Thread.onSpinWait();
-        }
+        server.grammars.awaitClosed();
     }
 
     private RawClient.Answer ask(String path, String fields) throws IOException {

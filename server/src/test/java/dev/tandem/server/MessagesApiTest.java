@@ -84,8 +84,8 @@ class MessagesApiTest {
         assertThat(ServerEvents.names(events))
                 .containsExactly(
                         "message_start",
-                        "content_block_start",
                         "ping",
+                        "content_block_start",
                         "content_block_delta",
                         "content_block_delta",
                         "content_block_delta",
@@ -144,9 +144,9 @@ class MessagesApiTest {
                 "\"temperature\": 0 | max_tokens is missing",
                 "\"max_tokens\": 0 | max_tokens is 0",
                 "\"max_tokens\": 600 | maximum context length is 512",
-                "\"max_tokens\": 1, \"tools\": [{\"name\": \"f\", \"input_schema\": {}}] | tools is not supported",
-                "\"max_tokens\": 1, \"tool_choice\": {\"type\": \"any\"} | tool_choice is not supported",
-                "\"max_tokens\": 1, \"thinking\": {\"type\": \"enabled\", \"budget_tokens\": 9} | thinking is not",
+                "\"max_tokens\": 1, \"tools\": [{\"name\": \"f\", \"input_schema\": {}}] | --tool-call-parser",
+                "\"max_tokens\": 1, \"tool_choice\": {\"type\": \"any\"} | there are no tools",
+                "\"max_tokens\": 1, \"thinking\": {\"type\": \"enabled\", \"budget_tokens\": 9} | no reasoning",
                 "\"max_tokens\": 1, \"stop_sequences\": \"x\" | a list of strings",
                 "\"max_tokens\": 1, \"system\": {} | system is an empty object",
                 "\"max_tokens\": 1, \"system\": [{\"type\": \"image\"}] | system.0"
@@ -209,8 +209,7 @@ class MessagesApiTest {
             assertThat(late.json().at("/error/type").asString()).isEqualTo("timeout_error");
             List<ServerEvents.Event> events = ServerEvents.of(
                     held.post(MESSAGES, body + ", \"stream\": true}").body());
-            assertThat(ServerEvents.names(events))
-                    .containsExactly("message_start", "content_block_start", "ping", "error");
+            assertThat(ServerEvents.names(events)).containsExactly("message_start", "ping", "error");
         }
     }
 }

@@ -208,9 +208,7 @@ class ResponsesApiTest {
                 "\"input\": [{\"role\": \"user\", \"content\": [{\"type\": \"input_image\"}]}] | "
                         + "input[0].content[0] | images and files",
                 "\"input\": [{\"type\": \"reasoning\"}] | input | has no message",
-                "\"input\": \"a\", \"tools\": [{\"type\": \"web_search\"}] | tools | tools is not supported",
-                "\"input\": \"a\", \"text\": {\"format\": {\"type\": \"json_object\"}} | text | text is not",
-                "\"input\": \"a\", \"reasoning\": {\"effort\": \"high\"} | reasoning | reasoning is not",
+                "\"input\": \"a\", \"reasoning\": {\"effort\": \"high\"} | reasoning.effort | cannot change it",
                 "\"input\": \"a\", \"truncation\": \"auto\" | truncation | shorten the input",
                 "\"input\": \"a\", \"background\": true, \"store\": false | background | needs store",
                 "\"input\": \"a\", \"background\": true, \"stream\": true | background | together with stream",

@@ -3,6 +3,7 @@ package dev.tandem.server;
 import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.sampling.Choice;
+import dev.tandem.engine.sampling.SamplingScratch;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
@@ -44,6 +45,10 @@ final class ScriptedModel implements Tokenizer, Executor {
             "<think>",
             "</think>");
 
+    /** By which prompts are scored: 'b' is twice as probable as each other token. */
+    private static final float[] LOGITS = logits();
+
+    private final SamplingScratch scratch = new SamplingScratch();
     private final UnaryOperator<String> script;
     private final Vocabulary vocabulary;
     private final Queue<StepPlan> plans = new ArrayDeque<>();
@@ -66,6 +71,12 @@ final class ScriptedModel implements Tokenizer, Executor {
             special.set(id, marker || id == END);
         }
         vocabulary = new Vocabulary(tokens, special, literal, Vocabulary.Spelling.BYTE_LEVEL);
+    }
+
+    private static float[] logits() {
+        float[] logits = new float[FIRST_MARKER + MARKERS.size()];
+        logits['b'] = (float) Math.log(2);
+        return logits;
     }
 
     @Override
@@ -94,6 +105,7 @@ final class ScriptedModel implements Tokenizer, Executor {
                 .gpuBlocks(2048)
                 .maxBatchTokens(256)
                 .kvBytesPerToken(8)
+                .scoresPrompts(true)
                 .build();
     }
 
@@ -116,6 +128,11 @@ final class ScriptedModel implements Tokenizer, Executor {
         if (!answers.containsKey(key)) {
             for (int token : chunk.tokens()) {
                 prompt.add(token);
+            }
+        }
+        for (int row = 0; row < chunk.rows(); row++) {
+            if (chunk.scores(row)) {
+                chunk.scorer().orElseThrow().score(chunk.start() + row, LOGITS, 0, vocabulary.size(), scratch);
             }
         }
         if (chunk.sampler().isEmpty()) {

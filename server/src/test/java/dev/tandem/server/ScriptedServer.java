@@ -54,17 +54,23 @@ final class ScriptedServer implements AutoCloseable {
         server.serve(ApiKeys.NONE, model, new DecisionLog(16), metrics);
     }
 
-    RawClient.Answer post(String json) throws IOException {
+    int port() {
+        return server.port();
+    }
+
+    RawClient.Answer post(String path, String json) throws IOException {
         try (RawClient client = new RawClient(server.port())) {
-            client.post("/v1/chat/completions", json);
+            client.post(path, json);
             return client.read();
         }
     }
 
     /** A user's message with further fields. */
     RawClient.Answer ask(String fields) throws IOException {
-        return post("{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]"
-                + (fields.isEmpty() ? "" : ", " + fields) + "}");
+        return post(
+                "/v1/chat/completions",
+                "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]" + (fields.isEmpty() ? "" : ", " + fields)
+                        + "}");
     }
 
     /** The first choice of a whole answer. */

@@ -178,7 +178,8 @@ class ToolCallsTest {
             String conversation = "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, " + message
                     + ", {\"role\": \"tool\", \"tool_call_id\": \"" + id + "\", \"content\": \"21 degrees\"}], " + TOOLS
                     + "}";
-            JsonNode last = server.post(conversation).json().at("/choices/0");
+            JsonNode last =
+                    server.post("/v1/chat/completions", conversation).json().at("/choices/0");
             assertThat(last.at("/message/content").asString()).isEqualTo("It is 21 degrees.");
             assertThat(last.path("finish_reason").asString()).isEqualTo("stop");
             assertThat(last.path("message").has("tool_calls")).isFalse();
@@ -247,7 +248,7 @@ class ToolCallsTest {
             assertThat(server.grammars.compiled.getLast().text())
                     .contains("time")
                     .doesNotContain("weather");
-            assertThat(server.grammars.open).hasValue(0);
+            server.grammars.awaitClosed();
         }
     }
 
@@ -295,14 +296,47 @@ class ToolCallsTest {
 
     @ParameterizedTest
     @MethodSource("families")
-    void formatsThatAreNotTextOrJsonCannotBeConstrained(List<String> family) throws IOException {
-        boolean llama = family.get(0).contains("start_header");
+    void formatsAreConstrainedWhereAGrammarCanExpressThem(List<String> family) throws IOException {
+        boolean gemma = family.get(0).contains("<|tool_call>");
         try (ScriptedServer server = new ScriptedServer(BODY + family.get(0), prompt -> family.get(1))) {
             RawClient.Answer required = server.ask(REQUIRED);
-            assertThat(required.status()).isEqualTo(llama ? 200 : 501);
+            assertThat(required.status()).as(required.body()).isEqualTo(gemma ? 501 : 200);
             RawClient.Answer strict = server.ask(STRICT);
             assertThat(strict.status()).isEqualTo(501);
-            assertThat(strict.error()).contains("tools[1].function.strict", "set tool_choice to \"auto\"");
+            assertThat(strict.error()).contains("tools[1].function.strict", "let the model decide");
+        }
+    }
+
+    @Test
+    void markersThatAreSpecialTokensAreTokensOfTheGrammar() throws IOException {
+        try (ScriptedServer server =
+                new ScriptedServer(BODY + "{# [TOOL_CALLS] [ARGS] #}", prompt -> "[TOOL_CALLS]time[ARGS]{}")) {
+            assertThat(name(server.choice(REQUIRED).at("/message/tool_calls/0")))
+                    .isEqualTo("time");
+            // the scripted model's [TOOL_CALLS] is a special token, its [ARGS] is text
+            assertThat(server.grammars.compiled.getLast().text())
+                    .contains("<[1001]> \"time[ARGS]\" %json")
+                    .doesNotContain("TOOL_CALLS");
+            assertThat(server.ask(STRICT).status()).isEqualTo(200);
+            assertThat(server.grammars.compiled.getLast().text()).contains("trigger0: TEXT <[1001]>");
+        }
+        try (ScriptedServer server = new ScriptedServer(
+                HERMES + "{# </think> #}", prompt -> "<think>a</think><tool_call>{\"name\": \"time\"}</tool_call>")) {
+            server.choice(REQUIRED);
+            assertThat(server.grammars.compiled.getLast().text())
+                    .contains("(<[1010]> thought)?")
+                    .contains("thinking: TEXT <[1011]>");
+        }
+    }
+
+    @Test
+    void aDemandedCallThatTheClientItselfCutsIsReturnedAsItIs() throws IOException {
+        try (ScriptedServer server = hermes("<tool_call>{\"name\": \"time\", \"arguments\": {}}</tool_call>")) {
+            JsonNode choice = server.choice(REQUIRED + ", \"stop\": \"name\"");
+            assertThat(choice.path("finish_reason").asString()).isEqualTo("stop");
+            assertThat(choice.path("stop_reason").asString()).isEqualTo("name");
+            JsonNode cut = server.choice(REQUIRED + ", \"max_tokens\": 14");
+            assertThat(cut.path("finish_reason").asString()).isEqualTo("length");
         }
     }
 

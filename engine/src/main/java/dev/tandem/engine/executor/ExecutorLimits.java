@@ -24,6 +24,7 @@ public final class ExecutorLimits {
     private final boolean completesWithinStep;
     private final int piggybackedTokens;
     private final long maxSharedBlocks;
+    private final boolean scoresPrompts;
 
     private ExecutorLimits(Builder builder) {
         requirePositive("vocabulary", builder.vocabulary);
@@ -46,6 +47,7 @@ public final class ExecutorLimits {
         completesWithinStep = builder.completesWithinStep;
         piggybackedTokens = builder.piggybackedTokens;
         maxSharedBlocks = builder.maxSharedBlocks;
+        scoresPrompts = builder.scoresPrompts;
     }
 
     private static void requirePositive(String name, int value) {
@@ -145,6 +147,11 @@ public final class ExecutorLimits {
         return maxSharedBlocks;
     }
 
+    /** Whether it computes the logits of all tokens of a prompt for a {@code PromptScorer}. */
+    public boolean scoresPrompts() {
+        return scoresPrompts;
+    }
+
     /** A builder of limits without a host tier; vocabulary, context, block size and batch size must be set. */
     public static Builder builder() {
         return new Builder();
@@ -168,6 +175,7 @@ public final class ExecutorLimits {
         private boolean completesWithinStep;
         private int piggybackedTokens;
         private long maxSharedBlocks = Long.MAX_VALUE;
+        private boolean scoresPrompts;
 
         private Builder() {}
 
@@ -260,6 +268,12 @@ public final class ExecutorLimits {
         /** Sets {@link ExecutorLimits#maxSharedBlocks}; unlimited without it. */
         public Builder maxSharedBlocks(long value) {
             maxSharedBlocks = value;
+            return this;
+        }
+
+        /** Sets {@link ExecutorLimits#scoresPrompts}; false without it. */
+        public Builder scoresPrompts(boolean value) {
+            scoresPrompts = value;
             return this;
         }
 

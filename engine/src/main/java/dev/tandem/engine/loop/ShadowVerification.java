@@ -79,7 +79,7 @@ final class ShadowVerification {
         boolean asked = request.sampling().logprobs() >= 0;
         SamplingParams sampling =
                 asked ? request.sampling() : request.sampling().withLogprobs(0);
-        return new Request(
+        Request watched = new Request(
                         request.id(),
                         request.prompt(),
                         sampling,
@@ -88,6 +88,7 @@ final class ShadowVerification {
                         request.decoder(),
                         new Watched(request, asked, random.split()))
                 .withCaching(request.caching());
+        return request.scorer().map(watched::withScorer).orElse(watched);
     }
 
     /** Passes a client its events and records tokens that were decoded from host KV. */

@@ -1,5 +1,8 @@
 package dev.tandem.engine.request;
 
+import dev.tandem.engine.sampling.PromptScorer;
+import java.util.Optional;
+
 /**
  * One generation: a prompt, how to continue it, and where its events go.
  *
@@ -13,6 +16,7 @@ package dev.tandem.engine.request;
  * @param caching with which other requests it shares the KV of equal prefixes
  * @param decoder turns tokens into text
  * @param sink receives the events
+ * @param scorer receives the log-probabilities of the prompt; empty when nobody asks for them
  */
 public record Request(
         String id,
@@ -22,7 +26,8 @@ public record Request(
         LatencyTargets targets,
         PrefixCaching caching,
         TextDecoder decoder,
-        TokenSink sink) {
+        TokenSink sink,
+        Optional<PromptScorer> scorer) {
     /** Creates a request that shares prefixes with all others without a salt. */
     public Request(
             String id,
@@ -32,7 +37,7 @@ public record Request(
             LatencyTargets targets,
             TextDecoder decoder,
             TokenSink sink) {
-        this(id, prompt, sampling, priority, targets, PrefixCaching.SHARED, decoder, sink);
+        this(id, prompt, sampling, priority, targets, PrefixCaching.SHARED, decoder, sink, Optional.empty());
     }
 
     /** Creates a request without latency targets of its own. */
@@ -50,6 +55,12 @@ public record Request(
 
     /** The same request with another choice of whom it shares prefixes with. */
     public Request withCaching(PrefixCaching next) {
-        return new Request(id, prompt, sampling, priority, targets, next, decoder, sink);
+        return new Request(id, prompt, sampling, priority, targets, next, decoder, sink, scorer);
+    }
+
+    /** The same request with scores of its prompt, which computes all of it: the prefix cache has no logits. */
+    public Request withScorer(PromptScorer next) {
+        return new Request(
+                id, prompt, sampling, priority, targets, PrefixCaching.OFF, decoder, sink, Optional.of(next));
     }
 }

@@ -91,7 +91,7 @@ public final class SamplingParams {
 
     /** Only a grammar knows where its output is complete: there the end of the output is the only possible token. */
     private static void checkGrammar(Builder builder) {
-        if (builder.grammar.isEmpty()) {
+        if (builder.grammar.filter(Grammar::decidesEnd).isEmpty()) {
             return;
         }
         if (builder.ignoreEos) {

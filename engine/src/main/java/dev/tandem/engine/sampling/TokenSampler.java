@@ -196,7 +196,7 @@ public final class TokenSampler {
         requireFinite(logits, offset, vocabulary);
         Optional<TokenLogprobs> raw = params.logprobs() < 0
                 ? Optional.empty()
-                : Optional.of(rawLogprobs(logits, offset, vocabulary, scratch));
+                : Optional.of(rawLogprobs(logits, offset, vocabulary, params.logprobs(), scratch));
         float[] original = raw.isPresent() ? scratch.copyOf(logits, offset, vocabulary) : logits;
         if (adjusts()) {
             adjustments.apply(logits, offset, vocabulary);
@@ -223,7 +223,7 @@ public final class TokenSampler {
         }
     }
 
-    private static void requireFinite(float[] logits, int offset, int vocabulary) {
+    static void requireFinite(float[] logits, int offset, int vocabulary) {
         int largest = 0;
         for (int i = offset; i < offset + vocabulary; i++) {
             largest = Math.max(largest, Float.floatToRawIntBits(logits[i]) & Integer.MAX_VALUE);
@@ -311,7 +311,12 @@ public final class TokenSampler {
         return sum;
     }
 
-    private TokenLogprobs rawLogprobs(float[] logits, int offset, int vocabulary, SamplingScratch scratch) {
+    /**
+     * The most probable tokens of the raw logits; the scratch then has the logarithm of the sum of all exponentials.
+     *
+     * @param count of the tokens
+     */
+    static TokenLogprobs rawLogprobs(float[] logits, int offset, int vocabulary, int count, SamplingScratch scratch) {
         float max = logits[offset + argmax(logits, offset, vocabulary)];
         double sum = 0;
         for (int i = 0; i < vocabulary; i++) {
@@ -319,7 +324,7 @@ public final class TokenSampler {
         }
         double logSumExp = max + Math.log(sum);
         scratch.logSumExp(logSumExp);
-        int[] top = scratch.largest(logits, offset, vocabulary, params.logprobs());
+        int[] top = scratch.largest(logits, offset, vocabulary, count);
         float[] values = new float[top.length];
         for (int i = 0; i < top.length; i++) {
             values[i] = (float) (logits[offset + top[i]] - logSumExp);

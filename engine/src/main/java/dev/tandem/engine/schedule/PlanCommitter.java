@@ -140,7 +140,8 @@ public final class PlanCommitter {
                     sequence.tokens(sequence.computed(), row.rows()),
                     sequence.table().toArray(),
                     row.site(),
-                    last ? Optional.of(sequence.sampler()) : Optional.empty()));
+                    last ? Optional.of(sequence.sampler()) : Optional.empty(),
+                    sequence.request().scorer()));
         }
         return chunks;
     }

@@ -1,6 +1,7 @@
 package dev.tandem.engine.step;
 
 import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.sampling.PromptScorer;
 import dev.tandem.engine.sampling.TokenSampler;
 import java.util.Optional;
 
@@ -15,11 +16,34 @@ import java.util.Optional;
  * @param blocks of {@code site.tier()} that cover positions {@code [0, start + rows)}
  * @param site who computes their attention
  * @param sampler present when the last token's logits yield the next token
+ * @param scorer present when the logits of its tokens score the prompt
  */
 public record Chunk(
-        long sequence, int start, int[] tokens, int[] blocks, AttentionSite site, Optional<TokenSampler> sampler) {
+        long sequence,
+        int start,
+        int[] tokens,
+        int[] blocks,
+        AttentionSite site,
+        Optional<TokenSampler> sampler,
+        Optional<PromptScorer> scorer) {
     /** Stands for a token whose value only the device knows yet, as in {@link Sequence#PLACEHOLDER}. */
     public static final int PLACEHOLDER = Sequence.PLACEHOLDER;
+
+    /** A chunk that scores nothing. */
+    public Chunk(
+            long sequence, int start, int[] tokens, int[] blocks, AttentionSite site, Optional<TokenSampler> sampler) {
+        this(sequence, start, tokens, blocks, site, sampler, Optional.empty());
+    }
+
+    /** Whether the logits of a token are wanted: the sampler's of the last one, and the scorer's. */
+    public boolean wantsLogits(int row) {
+        return row == tokens.length - 1 && sampler.isPresent() || scores(row);
+    }
+
+    /** Whether the logits of a token score the prompt. */
+    public boolean scores(int row) {
+        return scorer.isPresent() && scorer.get().wants(start + row);
+    }
 
     /** Number of tokens. */
     public int rows() {

@@ -2,6 +2,7 @@ package dev.tandem.server.openai;
 
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.TokenEvent;
+import dev.tandem.text.Tokenizer;
 import dev.tandem.text.Vocabulary;
 import dev.tandem.text.answer.AnswerParser;
 import dev.tandem.text.answer.AnswerPart;
@@ -16,6 +17,8 @@ import java.util.List;
 final class AnswerChoice {
     /** A tool call and its arguments so far. */
     record Call(String name, StringBuilder arguments) {}
+
+    static final String NO_CALL = "the model ended its answer without the call that tool_choice demands";
 
     final Logprobs logprobs;
     final StringBuilder content = new StringBuilder();
@@ -88,9 +91,15 @@ final class AnswerChoice {
                         .toList();
     }
 
-    /** Whether the choice ended without the call that the request demands. */
+    /**
+     * Whether the model ended the answer without the call that the request demands. An answer that the client's own
+     * stop string or max tokens cut short is returned as it is.
+     */
     boolean lacksCall() {
-        return reading.required() && calls.isEmpty() && finishReason.equals(FinishReason.STOP.wire());
+        return reading.required()
+                && calls.isEmpty()
+                && finishReason.equals(FinishReason.STOP.wire())
+                && stopReason.isEmpty();
     }
 
     boolean showsReasoning() {
@@ -102,25 +111,33 @@ final class AnswerChoice {
     }
 
     /** Whether the reasoning has used up its budget and goes on. */
-    boolean isOverBudget() {
+    private boolean isOverBudget() {
         return !reasoningEnded
                 && parser.isReasoning()
                 && reading.budget().isPresent()
                 && reasoningTokens >= reading.budget().getAsInt();
     }
 
-    /** Output tokens until the server ended the reasoning, of a request with a budget. */
-    int[] produced() {
-        return produced.stream().mapToInt(Integer::intValue).toArray();
+    /** Tokens of the client's prompt that were in the prefix cache. */
+    int cachedTokens(TokenEvent.Finished finished) {
+        // a resumed request finds its own output in the cache, which is no part of the client's prompt
+        return reasoningEnded ? 0 : finished.usage().cachedTokens();
     }
 
-    /** Whether the server has ended the reasoning. */
-    boolean reasoningEnded() {
-        return reasoningEnded;
-    }
-
-    /** Takes the text that ends the reasoning, which the server wrote in the model's place. */
-    List<AnswerPart> endReasoning(String ending) {
+    /**
+     * Ends reasoning that has used up its budget: the choice goes on after the text that ends it.
+     *
+     * @param index of this choice in the generation
+     */
+    List<AnswerPart> endReasoning(Generation generation, int index, Tokenizer tokenizer) {
+        if (!isOverBudget()) {
+            return List.of();
+        }
+        String ending = reading.ending().orElseThrow();
+        int[] kept = produced.stream().mapToInt(Integer::intValue).toArray();
+        if (!generation.resume(index, kept, tokenizer.encode(ending, false))) {
+            return List.of(); // where no room is left for an answer, the reasoning goes on to the end
+        }
         reasoningEnded = true;
         return append(ending);
     }

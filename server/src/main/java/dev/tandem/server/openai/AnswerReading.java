@@ -1,11 +1,17 @@
 package dev.tandem.server.openai;
 
+import dev.tandem.engine.request.RequestException;
 import dev.tandem.text.answer.AnswerFormat;
 import dev.tandem.text.answer.AnswerParser;
 import dev.tandem.text.answer.ReasoningFormat;
+import dev.tandem.text.answer.ToolCallFormat;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.Set;
+import java.util.UUID;
+import java.util.stream.IntStream;
 
 /**
  * How the text of a request's answers is split into reasoning, content and calls.
@@ -26,16 +32,71 @@ record AnswerReading(
         String promptEnd,
         boolean includeReasoning,
         OptionalInt budget) {
+    /** Enough for the marker that begins reasoning, also where each character is a token. */
+    private static final int PROMPT_END_TOKENS = 64;
+
     /** All text is content. */
     static final AnswerReading TEXT =
             new AnswerReading(AnswerFormat.TEXT, Set.of(), true, false, "", true, OptionalInt.empty());
+
+    /**
+     * The reading of a model's answers.
+     *
+     * @param prompt of the request
+     * @throws RequestException when calls are constrained and the reasoning has a budget: its end makes a second
+     *     request of the engine, which no grammar outlives
+     */
+    static AnswerReading of(
+            ServedModel model, ToolUse tools, int[] prompt, boolean includeReasoning, ReasoningFields.Budget budget) {
+        tools.constrainedBy()
+                .ifPresent(field ->
+                        refuseTogether(field, budget.field(), budget.tokens().isPresent()));
+        int[] end = Arrays.copyOfRange(prompt, Math.max(0, prompt.length - PROMPT_END_TOKENS), prompt.length);
+        return new AnswerReading(
+                model.answers(),
+                tools.names(),
+                tools.parallel(),
+                tools.demand().isPresent(),
+                model.tokenizer().decode(end, false),
+                includeReasoning,
+                budget.tokens());
+    }
+
+    /** Refuses a request that has both. */
+    static void refuseTogether(String field, String other, boolean isPresent) {
+        if (isPresent) {
+            throw RequestException.bad(field, field + " cannot be combined with " + other + "; leave one of them out");
+        }
+    }
+
+    /** The prompt, after which the reasoning has ended when it may have no tokens. */
+    int[] begin(int[] prompt, ServedModel model) {
+        if (!startsOverBudget()) {
+            return prompt;
+        }
+        int[] ending = model.tokenizer().encode(ending().orElseThrow(), false);
+        return IntStream.concat(IntStream.of(prompt), IntStream.of(ending)).toArray();
+    }
+
+    /**
+     * The id of a call, the same for a request's stream and whole answer.
+     *
+     * @param prefix as the API's ids have it; Mistral's templates take ids of nine characters only, without a prefix
+     * @param answer the id of the answer
+     */
+    String callId(String prefix, String answer, int call) {
+        byte[] name = (answer + "-" + call).getBytes(StandardCharsets.UTF_8);
+        String unique = UUID.nameUUIDFromBytes(name).toString().replace("-", "");
+        boolean mistral = format.calls().filter(ToolCallFormat.MISTRAL::equals).isPresent();
+        return mistral ? unique.substring(0, 9) : prefix + unique.substring(0, 24);
+    }
 
     AnswerParser parser() {
         return format.parser(tools, parallel, startsOverBudget() ? "" : promptEnd);
     }
 
     /** Whether the prompt begins reasoning that may have no tokens. */
-    boolean startsOverBudget() {
+    private boolean startsOverBudget() {
         return budget.isPresent()
                 && budget.getAsInt() == 0
                 && format.reasoning()

@@ -1,13 +1,12 @@
 package dev.tandem.server.openai;
 
+import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.TokenEvent;
+import dev.tandem.engine.sampling.PromptScorer;
 import dev.tandem.server.http.Exchange;
 import dev.tandem.text.answer.AnswerPart;
-import dev.tandem.text.answer.ToolCallFormat;
-import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Optional;
-import java.util.UUID;
 import java.util.function.IntFunction;
 import java.util.stream.Stream;
 import tools.jackson.databind.ObjectMapper;
@@ -22,7 +21,6 @@ import tools.jackson.databind.node.ObjectNode;
  */
 final class AnswerWriter {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final String NO_CALL = "the model ended its answer without the call that tool_choice demands";
 
     /** How an endpoint writes a choice. */
     interface Shape {
@@ -51,16 +49,34 @@ final class AnswerWriter {
         void writeWhole(ObjectNode choice, AnswerChoice answer, IntFunction<String> callId);
 
         void writeLogprobs(ObjectNode choice, Logprobs logprobs);
+
+        /**
+         * Writes the log-probabilities of a choice's prompt.
+         *
+         * @param root the answer
+         */
+        void writePrompt(ObjectNode root, ObjectNode choice, ArrayNode logprobs);
     }
 
-    /** What the answer contains, as the request asked. */
+    /**
+     * What the answer contains, as the request asked.
+     *
+     * @param promptAlone whether the answer has no tokens of its own
+     */
     record OutputOptions(
             boolean stream,
             boolean includeUsage,
             boolean continuousUsage,
             boolean logprobs,
             boolean hostUsage,
-            int choicesPerPrompt) {}
+            int choicesPerPrompt,
+            boolean promptAlone) {
+        /** The same without tokens of the answer's own. */
+        OutputOptions alone() {
+            return new OutputOptions(
+                    stream, includeUsage, continuousUsage, logprobs, hostUsage, choicesPerPrompt, true);
+        }
+    }
 
     private final String id;
     private final long created;
@@ -69,6 +85,8 @@ final class AnswerWriter {
     private final OutputOptions output;
     private final AnswerReading reading;
     private final AnswerChoice[] choices;
+    private PromptLogprobs promptLogprobs = PromptLogprobs.NONE;
+    private List<PromptScorer> scorers = List.of();
     private final int promptTokens;
     private int completionTokens;
     private int hostTokens;
@@ -106,6 +124,17 @@ final class AnswerWriter {
         choices[choice].prefix(text);
     }
 
+    /**
+     * Adds log-probabilities of the prompts to the answer.
+     *
+     * @param wanted which of them
+     * @param of each prompt; it has its scores when the prompt's choices have ended
+     */
+    void score(PromptLogprobs wanted, List<PromptScorer> of) {
+        promptLogprobs = wanted;
+        scorers = of;
+    }
+
     void write(Exchange exchange, Generation generation) throws InterruptedException {
         try {
             if (output.stream()) {
@@ -125,12 +154,12 @@ final class AnswerWriter {
             switch (next.event()) {
                 case TokenEvent.Token token -> {
                     accept(choice, token);
-                    endReasoning(generation, next.index());
+                    choice.endReasoning(generation, next.index(), model.tokenizer());
                 }
                 case TokenEvent.Finished finished -> {
                     finish(choice, finished);
                     if (choice.lacksCall()) {
-                        generation.fail(exchange, ErrorFormat.OPENAI, NO_CALL);
+                        generation.fail(exchange, ErrorFormat.OPENAI, AnswerChoice.NO_CALL);
                         return;
                     }
                 }
@@ -145,6 +174,7 @@ final class AnswerWriter {
         for (int i = 0; i < choices.length; i++) {
             ObjectNode node = choiceNode(list, i);
             shape.writeWhole(node, choices[i], callIds(i));
+            writePrompt(root, node, i);
             writeLogprobs(node, choices[i]);
             writeReasons(node, choices[i]);
         }
@@ -167,12 +197,12 @@ final class AnswerWriter {
                     if (parts.isEmpty() && output.logprobs()) {
                         sendPart(exchange, next.index(), new AnswerPart.Content(""));
                     }
-                    sendParts(exchange, next.index(), endReasoning(generation, next.index()));
+                    sendParts(exchange, next.index(), choice.endReasoning(generation, next.index(), model.tokenizer()));
                 }
                 case TokenEvent.Finished finished -> {
                     sendParts(exchange, next.index(), finish(choice, finished));
                     if (choice.lacksCall()) {
-                        sendFailure(exchange, 500, NO_CALL);
+                        sendFailure(exchange, 500, AnswerChoice.NO_CALL);
                         return;
                     }
                     sendEnd(exchange, next.index());
@@ -207,28 +237,21 @@ final class AnswerWriter {
     }
 
     private List<AnswerPart> accept(AnswerChoice choice, TokenEvent.Token token) {
+        if (output.promptAlone()) {
+            return List.of();
+        }
         completionTokens++;
         return choice.accept(token);
     }
 
-    /** Ends a choice's reasoning that has used up its budget: the choice goes on after the text that ends it. */
-    private List<AnswerPart> endReasoning(Generation generation, int index) {
-        AnswerChoice choice = choices[index];
-        if (!choice.isOverBudget()) {
-            return List.of();
-        }
-        String ending = reading.ending().orElseThrow();
-        int[] tokens = model.tokenizer().encode(ending, false);
-        // where no room is left for an answer, the reasoning goes on to the end
-        return generation.resume(index, choice.produced(), tokens) ? choice.endReasoning(ending) : List.of();
-    }
-
     private List<AnswerPart> finish(AnswerChoice choice, TokenEvent.Finished finished) {
         hostTokens += finished.usage().hostTokens();
-        // a resumed request finds its own output in the cache, which is no part of the client's prompt
-        cachedTokens += choice.reasoningEnded() ? 0 : finished.usage().cachedTokens();
+        cachedTokens += choice.cachedTokens(finished);
         running--;
-        return choice.finish(finished);
+        return choice.finish(
+                output.promptAlone()
+                        ? new TokenEvent.Finished(FinishReason.LENGTH, "", "", finished.usage())
+                        : finished);
     }
 
     private void sendFailure(Exchange exchange, int status, String message) throws InterruptedException {
@@ -282,17 +305,22 @@ final class AnswerWriter {
         return list.addObject().put("index", index);
     }
 
-    /** The same for a request's stream and whole answer. Mistral's templates take ids of nine characters only. */
     private IntFunction<String> callIds(int choice) {
-        return call -> {
-            byte[] name = (id + "-" + choice + "-" + call).getBytes(StandardCharsets.UTF_8);
-            String unique = UUID.nameUUIDFromBytes(name).toString().replace("-", "");
-            boolean mistral = reading.format()
-                    .calls()
-                    .filter(ToolCallFormat.MISTRAL::equals)
-                    .isPresent();
-            return mistral ? unique.substring(0, 9) : "call_" + unique.substring(0, 24);
-        };
+        return call -> reading.callId("call_", id + "-" + choice, call);
+    }
+
+    private void writePrompt(ObjectNode root, ObjectNode node, int index) {
+        if (scorers.isEmpty()) {
+            return;
+        }
+        PromptScorer scorer = scorers.get(index / output.choicesPerPrompt());
+        if (promptLogprobs.echoed() >= 0) {
+            choices[index].logprobs.prepend(scorer, promptLogprobs.echoed());
+        }
+        if (promptLogprobs.listed() >= 0) {
+            shape.writePrompt(
+                    root, node, promptLogprobs.list(scorer, model.tokenizer().vocabulary()));
+        }
     }
 
     private void writeLogprobs(ObjectNode node, AnswerChoice choice) {

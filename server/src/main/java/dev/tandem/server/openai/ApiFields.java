@@ -54,7 +54,6 @@ final class ApiFields {
     }
 
     static final String LEAVE_OUT = "leave it out";
-    static final String TOOLS_LATER = "tool calls cannot be parsed yet; " + LEAVE_OUT;
 
     private static final Map<Endpoint, Map<String, Rule>> TABLE = Map.of(
             Endpoint.CHAT, chat(),
@@ -235,7 +234,7 @@ final class ApiFields {
         Rules rules = new Rules()
                 .honours("prompt", "a string, a list of strings, token ids, or lists of token ids")
                 .honours("model", FieldType.STRING, "the served model's name; may be left out")
-                .honours("max_tokens", FieldType.INTEGER, "max tokens of the answer; default 16");
+                .honours("max_tokens", FieldType.INTEGER, "max tokens of the answer; default 16; 0 needs echo");
         generation(rules);
         return rules.honours(
                         "logprobs",
@@ -244,7 +243,7 @@ final class ApiFields {
                 .honours(
                         "echo",
                         FieldType.BOOLEAN,
-                        "whether the prompt's text precedes the answer; not together with logprobs")
+                        "whether the prompt's text precedes the answer, with logprobs its log-probabilities too")
                 .honours("best_of", FieldType.INTEGER, "accepted when it equals n")
                 .honours(
                         "add_special_tokens",
@@ -275,6 +274,12 @@ final class ApiFields {
                 .honours("presence_penalty", FieldType.NUMBER, "default 0")
                 .honours("frequency_penalty", FieldType.NUMBER, "default 0")
                 .honours("logit_bias", FieldType.OBJECT, "an object from token id to a number from -100 to 100")
+                .honours("allowed_token_ids", FieldType.LIST, "the only token ids that the answer may have")
+                .honours("bad_words", FieldType.LIST, "words that the answer may not have")
+                .honours(
+                        "prompt_logprobs",
+                        FieldType.INTEGER,
+                        "alternatives per prompt token for which log-probabilities are reported; not on a GPU")
                 .honours("seed", FieldType.INTEGER, "makes the draw reproducible")
                 .honours("stop", "a string or a list of strings that end the answer")
                 .honours("stop_token_ids", FieldType.LIST, "a list of token ids that end the answer")
@@ -330,10 +335,7 @@ final class ApiFields {
                         LEAVE_OUT)
                 .refuses("guided_whitespace_pattern", "use structured_outputs.disable_any_whitespace")
                 .refuses("structural_tag", "use response_format with the type structural_tag")
-                .refusesUnlessEmpty("bad_words", "use logit_bias")
-                .refuses("allowed_token_ids", "use logit_bias")
                 .refusesUnlessEmpty("logits_processors", "use logit_bias")
-                .refuses("prompt_logprobs", LEAVE_OUT)
                 .refusesUnlessFalse("use_beam_search", LEAVE_OUT)
                 .refusesUnlessNumber(1, "length_penalty", "it belongs to beam search; " + LEAVE_OUT)
                 .refusesUnlessFalse("early_stopping", "it belongs to beam search; " + LEAVE_OUT)

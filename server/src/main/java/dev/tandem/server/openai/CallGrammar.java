@@ -4,25 +4,52 @@ import dev.tandem.engine.request.RequestException;
 import dev.tandem.grammar.GrammarException;
 import dev.tandem.grammar.GrammarSource;
 import dev.tandem.text.Vocabulary;
+import dev.tandem.text.answer.ReasoningFormat;
 import dev.tandem.text.answer.ToolCallFormat;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import java.util.Optional;
-import java.util.function.Predicate;
-import java.util.stream.Stream;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.JsonNodeFactory;
 import tools.jackson.databind.node.ObjectNode;
 
 /** Makes the grammar of an answer whose calls are demanded, or must have arguments of their schema. */
 final class CallGrammar {
-    private static final String HERMES_BEGIN = "<tool_call>";
-    /** Formats that can be constrained, with what stands between two calls. */
-    private static final Map<ToolCallFormat, String> SEPARATORS =
-            Map.of(ToolCallFormat.HERMES, "\n", ToolCallFormat.LLAMA3_JSON, "; ");
-
+    private static final String NAME = "NAME";
     private static final String TYPE = "type";
+    /** What newer templates of Mistral put between a call's name and its arguments. */
+    private static final String MISTRAL_ARGUMENTS = "[ARGS]";
+
+    /** Between two messages of harmony. */
+    private static final String HARMONY_NEXT = "<|start|>assistant";
+
+    /**
+     * How a format writes calls.
+     *
+     * @param row around and between the calls
+     * @param begin of one call; {@link #NAME} stands for the tool's name
+     * @param end of one call
+     * @param trigger text that begins calls in free text; empty when free text and calls cannot be told apart
+     */
+    private record Layout(GrammarSource.Row row, String begin, String end, String trigger) {
+        static Layout of(String separator, String begin, String end, String trigger) {
+            return new Layout(new GrammarSource.Row("", separator, "", true), begin, end, trigger);
+        }
+    }
+
+    private static final Layout HERMES =
+            Layout.of("\n", "<tool_call>\n{\"name\": \"NAME\", \"arguments\": ", "}\n</tool_call>", "<tool_call>");
+    private static final Layout LLAMA = Layout.of("; ", "{\"name\": \"NAME\", \"parameters\": ", "}", "");
+    private static final Layout MISTRAL = Layout.of("", "[TOOL_CALLS]NAME[ARGS]", "", "[TOOL_CALLS]");
+    private static final Layout MISTRAL_LIST = new Layout(
+            new GrammarSource.Row("[TOOL_CALLS] [", ", ", "]", true), "{\"name\": \"NAME\", \"arguments\": ", "}", "");
+    /** A call ends the answer, so there is only one. */
+    private static final Layout HARMONY = new Layout(
+            new GrammarSource.Row("", "", "", false),
+            "<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>",
+            "",
+            "");
 
     private CallGrammar() {}
 
@@ -33,43 +60,82 @@ final class CallGrammar {
      */
     static Optional<GrammarFields.Constraint> of(ToolUse tools, AnswerReading reading, ServedModel model) {
         return tools.constrainedBy().map(field -> {
-            ToolCallFormat format = reading.format().calls().orElseThrow();
-            requireConstrainable(
-                    field, tools, format, reading, model.tokenizer().vocabulary());
+            Layout layout = layout(field, reading.format().calls().orElseThrow(), model);
+            boolean demanded = tools.demand().isPresent();
+            if (!demanded && layout.trigger().isEmpty()) {
+                throw notImplemented(
+                        field, "nothing in the model's format tells calls from other text before they are complete");
+            }
             List<GrammarSource.Tag> tags = tools.tools().stream()
-                    .map(tool -> tag(format, tool, tools.demand().isPresent()))
+                    .map(tool -> new GrammarSource.Tag(
+                            layout.begin().replace(NAME, tool.name()), schema(tool, demanded), layout.end()))
                     .toList();
             try {
-                return new GrammarFields.Constraint(field, source(format, tags, tools, reading));
+                return new GrammarFields.Constraint(field, source(layout, tags, tools, reading, model));
             } catch (GrammarException e) {
                 throw GrammarFields.refused(field, e);
             }
         });
     }
 
-    private static GrammarSource source(
-            ToolCallFormat format, List<GrammarSource.Tag> tags, ToolUse tools, AnswerReading reading) {
-        if (tools.demand().isEmpty()) {
-            return GrammarSource.structuralTags(tags, List.of(HERMES_BEGIN));
-        }
-        Optional<GrammarSource.Lead> lead = reading.format()
-                .reasoning()
-                .map(reasoning -> reasoning.isOpenAfter(reading.promptEnd())
-                        ? new GrammarSource.Lead("", reasoning.end())
-                        : new GrammarSource.Lead(reasoning.begin(), reasoning.end()));
-        return GrammarSource.tagList(tags, Objects.requireNonNull(SEPARATORS.get(format)), tools.parallel(), lead);
+    private static Layout layout(String field, ToolCallFormat format, ServedModel model) {
+        return switch (format) {
+            case HERMES -> HERMES;
+            case LLAMA3_JSON -> LLAMA;
+            case MISTRAL -> {
+                boolean named = model.template()
+                        .filter(template -> template.mentions(MISTRAL_ARGUMENTS))
+                        .isPresent();
+                yield named ? MISTRAL : MISTRAL_LIST;
+            }
+            case HARMONY -> HARMONY;
+            case GEMMA -> throw notImplemented(field, "the arguments of the model's calls are no JSON");
+        };
     }
 
-    private static GrammarSource.Tag tag(ToolCallFormat format, ToolUse.Tool tool, boolean demanded) {
-        boolean checked = demanded || tool.strict().isPresent();
-        JsonNode schema =
-                checked ? object(tool) : JsonNodeFactory.instance.objectNode().put(TYPE, "object");
-        return format == ToolCallFormat.HERMES
-                ? new GrammarSource.Tag(
-                        HERMES_BEGIN + "\n{\"name\": \"" + tool.name() + "\", \"arguments\": ",
-                        schema,
-                        "}\n</tool_call>")
-                : new GrammarSource.Tag("{\"name\": \"" + tool.name() + "\", \"parameters\": ", schema, "}");
+    private static RequestException notImplemented(String field, String reason) {
+        return RequestException.of(
+                RequestException.Category.NOT_IMPLEMENTED,
+                field + " needs calls that are constrained, which this server cannot do: " + reason
+                        + "; let the model decide with tool_choice, and leave out strict");
+    }
+
+    private static GrammarSource source(
+            Layout layout, List<GrammarSource.Tag> tags, ToolUse tools, AnswerReading reading, ServedModel model) {
+        Map<String, Integer> special = special(reading, model.tokenizer().vocabulary());
+        Optional<GrammarSource.Lead> lead =
+                reading.format().reasoning().map(reasoning -> lead(reasoning, reading.promptEnd()));
+        if (tools.demand().isEmpty()) {
+            Optional<GrammarSource.Lead> marked =
+                    lead.filter(text -> special.keySet().stream().anyMatch(text.end()::startsWith));
+            return GrammarSource.structuralTags(tags, List.of(layout.trigger()), marked, special);
+        }
+        GrammarSource.Row row = layout.row();
+        GrammarSource.Row used =
+                new GrammarSource.Row(row.begin(), row.separator(), row.end(), row.several() && tools.parallel());
+        return GrammarSource.tagList(tags, used, lead, special);
+    }
+
+    /** Reasoning that the model may write before its calls. */
+    private static GrammarSource.Lead lead(ReasoningFormat reasoning, String promptEnd) {
+        String end = reasoning == ReasoningFormat.HARMONY ? reasoning.end() + HARMONY_NEXT : reasoning.end();
+        return new GrammarSource.Lead(reasoning.isOpenAfter(promptEnd) ? "" : reasoning.begin(), end);
+    }
+
+    /** The markers that are special tokens of the model, which no text of a grammar matches. */
+    private static Map<String, Integer> special(AnswerReading reading, Vocabulary vocabulary) {
+        Map<String, Integer> special = new HashMap<>();
+        vocabulary.special().stream()
+                .filter(id -> reading.markers().contains(vocabulary.token(id)))
+                .forEach(id -> special.put(vocabulary.token(id), id));
+        return special;
+    }
+
+    /** The schema of a call's arguments; any object where neither the request nor the tool asks for more. */
+    private static JsonNode schema(ToolUse.Tool tool, boolean demanded) {
+        return demanded || tool.strict().isPresent()
+                ? object(tool)
+                : JsonNodeFactory.instance.objectNode().put(TYPE, "object");
     }
 
     /** The schema, which may leave out what arguments always are. */
@@ -85,25 +151,5 @@ final class CallGrammar {
                             + RequestFields.shown(schema.path(TYPE)) + "; it must be \"object\"");
         }
         return schema;
-    }
-
-    /** A grammar sees text alone: markers that are special tokens, and arguments that are no JSON, are beyond it. */
-    private static void requireConstrainable(
-            String field, ToolUse tools, ToolCallFormat format, AnswerReading reading, Vocabulary vocabulary) {
-        Predicate<String> isSpecial = text -> vocabulary.special().stream()
-                .anyMatch(id -> vocabulary.token(id).equals(text));
-        // nothing begins Llama's calls, so free text and calls cannot be told apart
-        boolean known =
-                SEPARATORS.containsKey(format) && (tools.demand().isPresent() || format != ToolCallFormat.LLAMA3_JSON);
-        boolean text = reading.format().reasoning().stream()
-                        .flatMap(reasoning -> Stream.of(reasoning.begin(), reasoning.end()))
-                        .noneMatch(isSpecial)
-                && (format != ToolCallFormat.HERMES || !isSpecial.test(HERMES_BEGIN));
-        if (!known || !text) {
-            throw RequestException.of(
-                    RequestException.Category.NOT_IMPLEMENTED,
-                    field + " needs calls that are constrained, which this server cannot do for the model's format"
-                            + " of calls; set tool_choice to \"auto\" and leave out strict");
-        }
     }
 }

@@ -69,19 +69,25 @@ final class ChatPrompt {
      *
      * @param field of that request, which errors name
      * @param messages as {@code messages} of /v1/chat/completions
+     * @param tools as {@code tools} of /v1/chat/completions
      * @param continueFinal whether the answer continues the last message
+     * @param variables further ones of the template
      */
-    int[] read(String field, ArrayNode messages, boolean continueFinal) {
+    int[] read(
+            String field,
+            ArrayNode messages,
+            List<JsonNode> tools,
+            boolean continueFinal,
+            Map<String, Object> variables) {
         ChatTemplate template = template(field);
         List<Map<String, Object>> conversation = messages(field, messages);
-        String text = render(field, template, conversation, List.of(), !continueFinal, Map.of());
+        List<Object> shown = tools.stream().map(ChatPrompt::plain).toList();
+        String text = render(field, template, conversation, shown, !continueFinal, variables);
         return promptReader.encode(field, continueFinal ? openEnd(field, conversation, text) : text, false, false);
     }
 
     private ChatTemplate template(String field) {
-        return model.template()
-                .orElseThrow(() -> RequestException.bad(
-                        field, "the model " + model.name() + " has no chat template; use /v1/completions"));
+        return model.template().orElseThrow(() -> RequestException.bad(field, model.missingTemplate()));
     }
 
     private static String render(

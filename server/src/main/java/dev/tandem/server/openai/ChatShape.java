@@ -4,6 +4,7 @@ import dev.tandem.text.answer.AnswerPart;
 import java.util.Optional;
 import java.util.function.IntFunction;
 import tools.jackson.databind.ObjectMapper;
+import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
 
 /** How {@code /v1/chat/completions} writes a choice. */
@@ -71,6 +72,12 @@ final class ChatShape implements AnswerWriter.Shape {
             ObjectNode node = message.withArray("tool_calls").addObject();
             writeCall(node, callId.apply(i), call.name(), call.arguments().toString());
         }
+    }
+
+    /** The choices have one prompt, so the answer has its log-probabilities once. */
+    @Override
+    public void writePrompt(ObjectNode root, ObjectNode choice, ArrayNode logprobs) {
+        root.set("prompt_logprobs", logprobs);
     }
 
     @Override

@@ -5,6 +5,7 @@ import dev.tandem.engine.request.PrefixCaching;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.sampling.PromptScorer;
 import dev.tandem.server.http.Exchange;
 import dev.tandem.text.answer.AnswerPart;
 import java.util.ArrayList;
@@ -13,6 +14,7 @@ import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.function.IntFunction;
 import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
 
 /** Serves {@code POST /v1/completions}. */
@@ -44,6 +46,11 @@ final class CompletionHandler {
         }
 
         @Override
+        public void writePrompt(ObjectNode root, ObjectNode choice, ArrayNode logprobs) {
+            choice.set("prompt_logprobs", logprobs);
+        }
+
+        @Override
         public void writeLogprobs(ObjectNode choice, Logprobs logprobs) {
             logprobs.writeCompletion(choice);
         }
@@ -60,6 +67,7 @@ final class CompletionHandler {
             SamplingParams sampling,
             Optional<GrammarFields.Constraint> constraint,
             AnswerWriter.OutputOptions output,
+            PromptLogprobs promptLogprobs,
             boolean skipSpecial,
             int priority,
             LatencyTargets targets,
@@ -93,28 +101,33 @@ final class CompletionHandler {
         for (int i = 0; request.echo() && i < count; i++) {
             writer.prefix(i, prompts.get(i / n).text());
         }
+        List<PromptScorer> scorers = prompts.stream()
+                .flatMap(prompt -> request.promptLogprobs().scorer(prompt.tokens()).stream())
+                .toList();
+        writer.score(request.promptLogprobs(), scorers);
         try (RequestGrammar grammar = RequestGrammar.compile(model.grammars(), request.constraint());
-                Generation generation = start(exchange, id, request, grammar.constrain(request.sampling()))) {
+                Generation generation = start(exchange, id, request, scorers, grammar.constrain(request.sampling()))) {
             writer.write(exchange, generation);
         }
     }
 
-    private Generation start(Exchange exchange, String id, Prepared request, SamplingParams sampling) {
+    private Generation start(
+            Exchange exchange, String id, Prepared request, List<PromptScorer> scorers, SamplingParams sampling) {
         int n = request.n();
         return Generation.start(
-                model.engine(),
-                exchange,
-                request.prompts().size() * n,
-                request.deadline(),
-                (index, sink) -> new Request(
-                                id + "-" + index,
-                                request.prompts().get(index / n).tokens(),
-                                n == 1 ? sampling : sampling.forChoice(index % n),
-                                request.priority(),
-                                request.targets(),
-                                model.decoder(request.skipSpecial()),
-                                sink)
-                        .withCaching(request.caching()));
+                model.engine(), exchange, request.prompts().size() * n, request.deadline(), (index, sink) -> {
+                    Request one = new Request(
+                                    id + "-" + index,
+                                    request.prompts().get(index / n).tokens(),
+                                    n == 1 ? sampling : sampling.forChoice(index % n),
+                                    request.priority(),
+                                    request.targets(),
+                                    model.decoder(request.skipSpecial()),
+                                    sink)
+                            .withCaching(request.caching());
+                    // the choices of a prompt share its scores
+                    return scorers.isEmpty() || index % n > 0 ? one : one.withScorer(scorers.get(index / n));
+                });
     }
 
     private Prepared prepare(Exchange exchange, long start) {
@@ -128,19 +141,26 @@ final class CompletionHandler {
         }
         boolean echo = fields.flag("echo", false);
         List<Prompt> prompts = prompts(fields, n, echo);
-        SamplingParams sampling =
-                SamplingFields.read(fields, model.defaults(), maxTokens(fields, prompts), MAX_TOKENS, logprobs(fields));
+        OptionalInt maxTokens = maxTokens(fields, prompts);
+        boolean promptAlone = echo && maxTokens.equals(OptionalInt.of(0));
+        SamplingParams sampling = TokenMaskFields.mask(
+                SamplingFields.read(
+                        fields,
+                        model.defaults(),
+                        promptAlone ? OptionalInt.of(1) : maxTokens, // the engine ends a request with a token
+                        MAX_TOKENS,
+                        logprobs(fields)),
+                fields,
+                model.tokenizer());
         AnswerWriter.OutputOptions output = StreamFields.read(fields, sampling.logprobs() >= 0);
-        if (echo && output.logprobs()) {
-            throw RequestException.bad("echo", "echo together with logprobs is not supported; leave one of them out");
-        }
         return new Prepared(
                 prompts,
                 n,
                 echo,
                 sampling,
                 GrammarFields.read(fields, parser),
-                output,
+                promptAlone ? output.alone() : output,
+                PromptLogprobs.read(fields, echo, output, sampling.logprobs()),
                 fields.flag("skip_special_tokens", true),
                 fields.integer("priority", 0),
                 SamplingFields.targets(fields),

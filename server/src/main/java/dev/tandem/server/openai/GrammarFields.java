@@ -19,6 +19,7 @@ import tools.jackson.databind.JsonNode;
  */
 final class GrammarFields {
     private static final String FORMAT = "response_format";
+    private static final String TEXT = "text";
     private static final String STRUCTURED = "structured_outputs";
     private static final Set<String> KINDS =
             Set.of("json", "json_object", "regex", "choice", "grammar", "structural_tag");
@@ -62,6 +63,62 @@ final class GrammarFields {
         return reader.found.stream().findFirst();
     }
 
+    /**
+     * The grammar of {@code text.format} of the Responses API, not yet compiled; empty when every output will do.
+     *
+     * @throws RequestException when the field is malformed
+     */
+    static Optional<Constraint> readText(RequestFields fields, RequestParser parser) {
+        GrammarFields reader = new GrammarFields(parser);
+        fields.field(TEXT).ifPresent(reader::text);
+        return reader.found.stream().findFirst();
+    }
+
+    private void text(JsonNode text) {
+        requireObject(TEXT, text);
+        requireNames(TEXT, text, Set.of("format", "verbosity"));
+        JsonNode verbosity = text.path("verbosity");
+        if (!verbosity.isMissingNode()
+                && !verbosity.isNull()
+                && !verbosity.asString("").equals("medium")) {
+            throw RequestException.bad(
+                    TEXT + ".verbosity",
+                    TEXT + ".verbosity is " + RequestFields.shown(verbosity) + "; ask for it in a message");
+        }
+        JsonNode format = text.path("format");
+        if (format.isMissingNode() || format.isNull()) {
+            return;
+        }
+        String name = TEXT + ".format";
+        requireObject(name, format);
+        String type = format.path("type").asString("");
+        switch (type) {
+            case "text" -> requireNames(name, format, Set.of("type"));
+            case "json_object" -> {
+                requireNames(name, format, Set.of("type"));
+                add(name, () -> GrammarSource.jsonObject(Whitespace.ANY));
+            }
+            case "json_schema" -> schema(name, format, Set.of("type", "name", "description", "schema", "strict"));
+            default ->
+                throw RequestException.bad(
+                        name,
+                        name + " has the type '" + Printable.of(type)
+                                + "'; there are text, json_object and json_schema");
+        }
+    }
+
+    /** A JSON schema and what clients send with it. */
+    private void schema(String name, JsonNode node, Set<String> names) {
+        requireObject(name, node);
+        requireNames(name, node, names);
+        if (!node.path("strict").isMissingNode() && !node.path("strict").isNull()) {
+            RequestFields.truth(name + ".strict", node.path("strict"));
+        }
+        requireObject(name + ".schema", node.path("schema"));
+        String field = name.startsWith(FORMAT) ? FORMAT : name;
+        add(field, () -> GrammarSource.jsonSchema(node.path("schema"), Whitespace.ANY));
+    }
+
     /** @throws RequestException when the grammar's text is refused */
     private void add(String field, Supplier<GrammarSource> source) {
         try {
@@ -90,16 +147,10 @@ final class GrammarFields {
             }
             case "json_schema" -> {
                 requireNames(FORMAT, format, Set.of("type", "json_schema"));
-                String name = FORMAT + ".json_schema";
-                JsonNode inner = format.path("json_schema");
-                requireObject(name, inner);
-                requireNames(name, inner, Set.of("name", "description", "schema", "strict"));
-                if (!inner.path("strict").isMissingNode()
-                        && !inner.path("strict").isNull()) {
-                    RequestFields.truth(name + ".strict", inner.path("strict"));
-                }
-                requireObject(name + ".schema", inner.path("schema"));
-                add(FORMAT, () -> GrammarSource.jsonSchema(inner.path("schema"), Whitespace.ANY));
+                schema(
+                        FORMAT + ".json_schema",
+                        format.path("json_schema"),
+                        Set.of("name", "description", "schema", "strict"));
             }
             case "structural_tag" -> tags(FORMAT, format);
             default ->

@@ -1,10 +1,13 @@
 package dev.tandem.server.openai;
 
 import dev.tandem.engine.request.TokenLogprobs;
+import dev.tandem.engine.sampling.PromptScorer;
 import dev.tandem.text.Vocabulary;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
 
@@ -14,7 +17,8 @@ import tools.jackson.databind.node.ObjectNode;
  * <p>Owned by: the request's virtual thread.
  */
 final class Logprobs {
-    private record Entry(int token, TokenLogprobs values, int textOffset) {}
+    /** @param values empty for the first token of a prompt, which follows nothing */
+    private record Entry(int token, Optional<TokenLogprobs> values, int textOffset) {}
 
     private final Vocabulary vocabulary;
     private final List<Entry> entries = new ArrayList<>();
@@ -24,7 +28,7 @@ final class Logprobs {
     }
 
     void add(int token, TokenLogprobs values, int textOffset) {
-        entries.add(new Entry(token, values, textOffset));
+        entries.add(new Entry(token, Optional.of(values), textOffset));
     }
 
     void clear() {
@@ -32,21 +36,46 @@ final class Logprobs {
     }
 
     private String text(int token) {
+        return text(vocabulary, token);
+    }
+
+    static String text(Vocabulary vocabulary, int token) {
         return new String(vocabulary.bytes(token), StandardCharsets.UTF_8);
+    }
+
+    /**
+     * Puts the prompt before the answer.
+     *
+     * @param alternatives per token, of which the scorer may have more
+     */
+    void prepend(PromptScorer scorer, int alternatives) {
+        int[] prompt = scorer.prompt();
+        int offset = 0;
+        List<Entry> before = new ArrayList<>();
+        for (int position = 0; position < prompt.length; position++) {
+            before.add(new Entry(
+                    prompt[position], scorer.score(position).map(score -> first(score, alternatives)), offset));
+            offset += text(prompt[position]).length();
+        }
+        entries.addAll(0, before);
+    }
+
+    private static TokenLogprobs first(TokenLogprobs score, int alternatives) {
+        int count = Math.min(alternatives, score.topTokens().length);
+        return new TokenLogprobs(
+                score.logprob(), Arrays.copyOf(score.topTokens(), count), Arrays.copyOf(score.topLogprobs(), count));
     }
 
     /** Writes {@code {"content": [{token, logprob, bytes, top_logprobs}]}}. */
     void writeChat(ObjectNode choice) {
         ArrayNode content = choice.putObject("logprobs").putArray("content");
         for (Entry entry : entries) {
+            TokenLogprobs values = entry.values().orElseThrow(); // chat has no echo
             ObjectNode item = content.addObject();
-            describe(item, entry.token(), entry.values().logprob());
+            describe(item, entry.token(), values.logprob());
             ArrayNode top = item.putArray("top_logprobs");
-            for (int i = 0; i < entry.values().topTokens().length; i++) {
-                describe(
-                        top.addObject(),
-                        entry.values().topTokens()[i],
-                        entry.values().topLogprobs()[i]);
+            for (int i = 0; i < values.topTokens().length; i++) {
+                describe(top.addObject(), values.topTokens()[i], values.topLogprobs()[i]);
             }
         }
     }
@@ -69,13 +98,18 @@ final class Logprobs {
         ArrayNode offsets = logprobs.putArray("text_offset");
         for (Entry entry : entries) {
             tokens.add(text(entry.token()));
-            chosen.add(entry.values().logprob());
             offsets.add(entry.textOffset());
+            if (entry.values().isEmpty()) {
+                chosen.addNull();
+                top.addNull();
+                continue;
+            }
+            TokenLogprobs values = entry.values().get();
+            chosen.add(values.logprob());
             ObjectNode alternatives = top.addObject();
-            alternatives.put(text(entry.token()), entry.values().logprob());
-            for (int i = 0; i < entry.values().topTokens().length; i++) {
-                alternatives.put(
-                        text(entry.values().topTokens()[i]), entry.values().topLogprobs()[i]);
+            alternatives.put(text(entry.token()), values.logprob());
+            for (int i = 0; i < values.topTokens().length; i++) {
+                alternatives.put(text(values.topTokens()[i]), values.topLogprobs()[i]);
             }
         }
     }

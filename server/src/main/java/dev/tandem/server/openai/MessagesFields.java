@@ -1,12 +1,9 @@
 package dev.tandem.server.openai;
 
 import java.util.Map;
-import tools.jackson.databind.JsonNode;
 
 /** The tables of request fields of Anthropic's Messages API. */
 final class MessagesFields {
-    private static final String TYPE = "type";
-
     private MessagesFields() {}
 
     static Map<String, ApiFields.Rule> create() {
@@ -43,25 +40,20 @@ final class MessagesFields {
                 .honours("model", FieldType.STRING, "the served model's name; may be left out")
                 .honours("system", FieldType.ANY, "the system prompt: text or a list of text blocks")
                 .ignores("cache_control", "there is no prompt cache that a request controls")
-                .refusesUnlessEmpty("tools", ApiFields.TOOLS_LATER)
-                .refusesUnless(
-                        "{\"type\": \"auto\"} or {\"type\": \"none\"}",
-                        value -> hasType(value, "auto") || hasType(value, "none"),
+                .honours("tools", FieldType.LIST, "what the model may call; refused when its template shows no tools")
+                .honours(
                         "tool_choice",
-                        ApiFields.TOOLS_LATER)
-                .refusesUnless(
-                        "{\"type\": \"disabled\"}",
-                        value -> hasType(value, "disabled"),
+                        FieldType.OBJECT,
+                        "of the type auto, any, tool (with a name) or none; disable_parallel_tool_use allows one call"
+                                + " per answer")
+                .honours(
                         "thinking",
-                        "reasoning is part of the answer's text; " + ApiFields.LEAVE_OUT)
+                        FieldType.OBJECT,
+                        "of the type enabled, with budget_tokens, or adaptive or disabled; default disabled")
                 .refusesUnlessEmpty("mcp_servers", "the server calls no tools; " + ApiFields.LEAVE_OUT)
                 .refusesUnlessEmpty("context_management", "shorten the conversation")
                 .refusesUnlessEmpty("output_config", ApiFields.LEAVE_OUT)
                 .refuses("output_format", ApiFields.LEAVE_OUT)
                 .refuses("container", "the server runs no code; " + ApiFields.LEAVE_OUT);
-    }
-
-    private static boolean hasType(JsonNode value, String type) {
-        return value.isObject() && value.path(TYPE).asString("").equals(type);
     }
 }

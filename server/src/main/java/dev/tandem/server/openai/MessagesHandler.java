@@ -1,8 +1,5 @@
 package dev.tandem.server.openai;
 
-import dev.tandem.engine.request.LatencyTargets;
-import dev.tandem.engine.request.PrefixCaching;
-import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.server.http.Exchange;
@@ -16,9 +13,7 @@ final class MessagesHandler {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String MAX_TOKENS = "max_tokens";
 
-    /** A parsed request, ready for the engine. */
-    private record Prepared(
-            int[] prompt, SamplingParams sampling, boolean stream, PrefixCaching caching, Deadline deadline) {}
+    private record Prepared(AnswerRequest answer, boolean stream) {}
 
     private final ServedModel model;
     private final RequestParser parser;
@@ -37,21 +32,15 @@ final class MessagesHandler {
         Prepared request = pool.run(exchange, () -> prepare(exchange, start));
         exchange.releaseBody();
         String id = "msg_" + exchange.uniqueId();
-        try (Generation generation = Generation.start(
-                model.engine(),
-                exchange,
-                1,
-                request.deadline(),
-                (index, sink) -> new Request(
-                                id,
-                                request.prompt(),
-                                request.sampling(),
-                                0,
-                                LatencyTargets.NONE,
-                                model.decoder(true),
-                                sink)
-                        .withCaching(request.caching()))) {
-            MessagesWriter writer = new MessagesWriter(exchange, generation, id, model.name(), request.prompt().length);
+        AnswerRequest answer = request.answer();
+        try (RequestGrammar grammar = RequestGrammar.compile(model.grammars(), answer.constraint());
+                Generation generation = Generation.start(
+                        model.engine(),
+                        exchange,
+                        1,
+                        answer.deadline(),
+                        (index, sink) -> answer.choice(model, id, grammar.constrain(answer.sampling()), sink))) {
+            MessagesWriter writer = new MessagesWriter(exchange, generation, id, model, answer);
             if (request.stream()) {
                 writer.stream();
             } else {
@@ -64,7 +53,7 @@ final class MessagesHandler {
         int tokens = pool.run(exchange, () -> {
             RequestFields fields = parser.parse(exchange.body(), ApiFields.Endpoint.COUNT_TOKENS);
             ModelName.check(fields, model);
-            return prompts.read(fields).length;
+            return prompt(fields, MessagesTools.read(fields, model)).length;
         });
         exchange.respond(
                 200,
@@ -90,13 +79,25 @@ final class MessagesHandler {
                 .maxTokensField(MAX_TOKENS)
                 .stop(stops(fields))
                 .build();
-        int[] prompt = prompts.read(fields);
+        ToolUse tools = MessagesTools.read(fields, model);
+        int[] prompt = prompt(fields, tools);
+        ReasoningFields.Budget budget = ReasoningFields.thinkingBudget(fields, maxTokens.getAsInt());
+        AnswerReading reading = AnswerReading.of(model, tools, prompt, true, budget);
         return new Prepared(
-                prompt,
-                sampling,
-                fields.flag("stream", false),
-                model.cacheSaltFrom().read(fields, exchange),
-                Deadline.read(fields, start));
+                AnswerRequest.of(
+                        model,
+                        prompt,
+                        sampling,
+                        CallGrammar.of(tools, reading, model),
+                        reading,
+                        model.cacheSaltFrom().read(fields, exchange),
+                        Deadline.read(fields, start)),
+                fields.flag("stream", false));
+    }
+
+    private int[] prompt(RequestFields fields, ToolUse tools) {
+        ReasoningFields.Thinking thinking = ReasoningFields.thinking(fields, model);
+        return prompts.read(fields, tools, ReasoningFields.variables(thinking, model));
     }
 
     private static List<String> stops(RequestFields fields) {

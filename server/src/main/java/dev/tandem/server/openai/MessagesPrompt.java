@@ -2,6 +2,7 @@ package dev.tandem.server.openai;
 
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.server.http.Printable;
+import java.util.Map;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 import tools.jackson.databind.node.ArrayNode;
@@ -20,8 +21,13 @@ final class MessagesPrompt {
         this.chat = chat;
     }
 
-    /** The prompt's tokens; an answer to it continues a last message of the assistant. */
-    int[] read(RequestFields fields) {
+    /**
+     * The prompt's tokens; an answer to it continues a last message of the assistant.
+     *
+     * @param tools that the prompt lists
+     * @param variables of the template
+     */
+    int[] read(RequestFields fields, ToolUse tools, Map<String, Object> variables) {
         JsonNode messages = fields.field("messages")
                 .orElseThrow(
                         () -> RequestException.bad("messages", "messages is missing; it must be a list of messages"));
@@ -44,7 +50,7 @@ final class MessagesPrompt {
                         .asString()
                         .equals(ASSISTANT)
                 && !conversation.get(conversation.size() - 1).has("tool_calls");
-        return chat.read("messages", conversation, continued);
+        return chat.read("messages", conversation, tools.definitions(), continued, variables);
     }
 
     private static String system(JsonNode system) {
@@ -80,6 +86,7 @@ final class MessagesPrompt {
     /** Results of tools become messages of their own, before the text of the same message. */
     private static void blocks(ArrayNode conversation, String role, JsonNode blocks, String at) {
         StringBuilder text = new StringBuilder();
+        StringBuilder reasoning = new StringBuilder();
         ArrayNode calls = JSON.createArrayNode();
         for (int i = 0; i < blocks.size(); i++) {
             JsonNode block = blocks.get(i);
@@ -92,7 +99,9 @@ final class MessagesPrompt {
                 call(calls, block, place);
             } else if (!byAssistant && type.equals("tool_result")) {
                 conversation.add(result(block, place));
-            } else if (!byAssistant || !type.equals("thinking") && !type.equals("redacted_thinking")) {
+            } else if (byAssistant && type.equals("thinking")) {
+                append(reasoning, block.path("thinking").asString(""));
+            } else if (!byAssistant || !type.equals("redacted_thinking")) {
                 throw RequestException.bad(
                         place + ".type",
                         place + " of the " + role + " has the type '" + Printable.of(type)
@@ -103,6 +112,9 @@ final class MessagesPrompt {
             return;
         }
         ObjectNode message = conversation.addObject().put("role", role).put(CONTENT, text.toString());
+        if (!reasoning.isEmpty()) { // templates show it where the model is to go on with it
+            message.put("reasoning_content", reasoning.toString());
+        }
         if (!calls.isEmpty()) {
             message.set("tool_calls", calls);
         }

@@ -2,6 +2,8 @@ package dev.tandem.server.openai;
 
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.sampling.Grammar;
+import dev.tandem.engine.sampling.TokenMask;
 import dev.tandem.grammar.GrammarCompiler;
 import dev.tandem.grammar.GrammarException;
 import java.util.Optional;
@@ -30,7 +32,12 @@ final class RequestGrammar implements AutoCloseable {
 
     /** The parameters with the grammar. */
     SamplingParams constrain(SamplingParams sampling) {
-        return grammar.isEmpty() ? sampling : sampling.withGrammar(grammar.get());
+        if (grammar.isEmpty()) {
+            return sampling;
+        }
+        Grammar compiled = grammar.get();
+        return sampling.withGrammar(
+                sampling.grammar().orElse(compiled) instanceof TokenMask mask ? mask.over(compiled) : compiled);
     }
 
     @Override

@@ -1,18 +1,21 @@
 package dev.tandem.server.openai;
 
-import tools.jackson.databind.JsonNode;
+import java.util.List;
 import tools.jackson.databind.ObjectMapper;
+import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
  * A response as the Responses API shows it.
  *
- * @param id of the response; its message has an id of its own
+ * @param id of the response; its items have ids of their own
  * @param created seconds since 1970
- * @param request fields of the request that the response repeats
+ * @param request the request that it answers
+ * @param echo fields of the request that the response repeats
  */
-record ResponseObject(String id, long created, String model, int promptTokens, Echo request) {
+record ResponseObject(String id, long created, String model, AnswerRequest request, Echo echo) {
     private static final ObjectMapper JSON = new ObjectMapper();
+    private static final String TYPE = "type";
 
     /**
      * What a response repeats of its request.
@@ -20,16 +23,15 @@ record ResponseObject(String id, long created, String model, int promptTokens, E
      * @param instructions empty when the request has none
      * @param previous id of the response before; empty when there is none
      * @param maxOutputTokens 0 when the request has none
+     * @param fields that are repeated as they are: tools, tool_choice, parallel_tool_calls, text, reasoning, metadata
      */
     record Echo(
             String instructions,
             String previous,
             int maxOutputTokens,
-            double temperature,
-            double topP,
             boolean store,
             boolean background,
-            JsonNode metadata) {}
+            ObjectNode fields) {}
 
     /** Where a response stands. */
     enum Status {
@@ -52,9 +54,8 @@ record ResponseObject(String id, long created, String model, int promptTokens, E
         }
     }
 
-    String messageId() {
-        return "msg_" + id.substring(id.indexOf('_') + 1);
-    }
+    /** What a response cost. */
+    record Cost(int outputTokens, int reasoningTokens, int cachedTokens) {}
 
     /** The response before it has ended. */
     ObjectNode unfinished(Status status) {
@@ -64,19 +65,18 @@ record ResponseObject(String id, long created, String model, int promptTokens, E
         return root;
     }
 
-    /**
-     * The response with what was generated.
-     *
-     * @param cachedTokens of the prompt
-     */
-    ObjectNode finished(Status status, String text, int outputTokens, int cachedTokens) {
+    /** The response with what was generated; only its last item may be incomplete. */
+    ObjectNode finished(Status status, List<AnswerBlocks.Block> blocks, Cost cost) {
         ObjectNode root = head(status);
-        root.putArray("output").add(message(status, text));
+        ArrayNode output = root.putArray("output");
+        blocks.forEach(block ->
+                output.add(item(block, block.index() == blocks.size() - 1 ? status : Status.COMPLETED)));
+        int promptTokens = request.prompt().length;
         ObjectNode usage = root.putObject("usage").put("input_tokens", promptTokens);
-        usage.putObject("input_tokens_details").put("cached_tokens", cachedTokens);
-        usage.put("output_tokens", outputTokens);
-        usage.putObject("output_tokens_details").put("reasoning_tokens", 0);
-        usage.put("total_tokens", promptTokens + outputTokens);
+        usage.putObject("input_tokens_details").put("cached_tokens", cost.cachedTokens());
+        usage.put("output_tokens", cost.outputTokens());
+        usage.putObject("output_tokens_details").put("reasoning_tokens", cost.reasoningTokens());
+        usage.put("total_tokens", promptTokens + cost.outputTokens());
         return root;
     }
 
@@ -87,30 +87,74 @@ record ResponseObject(String id, long created, String model, int promptTokens, E
         return root;
     }
 
-    /** The output item. */
-    ObjectNode message(Status status, String text) {
-        ObjectNode message = JSON.createObjectNode()
-                .put("type", "message")
-                .put("id", messageId())
-                .put(
-                        "status",
-                        status == Status.COMPLETED || status == Status.IN_PROGRESS ? status.json() : "incomplete")
-                .put("role", "assistant");
-        message.putArray("content").add(part(text));
-        return message;
+    /** The id of a block's item. */
+    String itemId(AnswerBlocks.Block block) {
+        String prefix = switch (block.kind()) {
+            case REASONING -> "rs_";
+            case TEXT -> "msg_";
+            case CALL -> "fc_";
+        };
+        return prefix + id.substring(id.indexOf('_') + 1) + (block.index() == 0 ? "" : "_" + block.index());
     }
 
-    /** The output item before its first text. */
-    ObjectNode openMessage() {
-        ObjectNode message = message(Status.IN_PROGRESS, "");
-        message.putArray("content");
-        return message;
+    /** A call's id, by which the client sends its result. */
+    String callId(AnswerBlocks.Block block) {
+        return request.reading().callId("call_", id, block.index());
     }
 
-    static ObjectNode part(String text) {
-        ObjectNode part = JSON.createObjectNode().put("type", "output_text").put("text", text);
-        part.putArray("annotations");
-        part.putArray("logprobs");
+    /** An output item with its text so far. */
+    ObjectNode item(AnswerBlocks.Block block, Status status) {
+        ObjectNode item = JSON.createObjectNode().put("id", itemId(block));
+        item.put("status", status == Status.COMPLETED || status == Status.IN_PROGRESS ? status.json() : "incomplete");
+        switch (block.kind()) {
+            case REASONING -> {
+                item.put(TYPE, "reasoning").putArray("summary");
+                item.putArray("content").add(part(block));
+            }
+            case TEXT ->
+                item.put(TYPE, "message")
+                        .put("role", "assistant")
+                        .putArray("content")
+                        .add(part(block));
+            case CALL ->
+                item.put(TYPE, "function_call")
+                        .put("call_id", callId(block))
+                        .put("name", block.name())
+                        .put("arguments", block.text().toString());
+        }
+        return item;
+    }
+
+    /** An output item before its first text. */
+    ObjectNode openItem(AnswerBlocks.Block block) {
+        ObjectNode item = item(block, Status.IN_PROGRESS);
+        if (item.has("content")) {
+            item.putArray("content");
+        } else {
+            item.put("arguments", "");
+        }
+        return item;
+    }
+
+    /** The content of an item that is no call. */
+    static ObjectNode part(AnswerBlocks.Block block) {
+        return part(block.kind(), block.text().toString());
+    }
+
+    /** The content before its first text. */
+    static ObjectNode openPart(AnswerBlocks.Block block) {
+        return part(block.kind(), "");
+    }
+
+    private static ObjectNode part(AnswerBlocks.Kind kind, String text) {
+        boolean reasons = kind == AnswerBlocks.Kind.REASONING;
+        ObjectNode part = JSON.createObjectNode()
+                .put(TYPE, reasons ? "reasoning_text" : "output_text")
+                .put("text", text);
+        if (!reasons) {
+            part.putArray("annotations");
+            part.putArray("logprobs");
+        }
         return part;
     }
 
@@ -120,7 +164,7 @@ record ResponseObject(String id, long created, String model, int promptTokens, E
                 .put("object", "response")
                 .put("created_at", created)
                 .put("status", status.json())
-                .put("background", request.background())
+                .put("background", echo.background())
                 .put("model", model);
         root.putNull("error");
         if (status == Status.INCOMPLETE) {
@@ -128,23 +172,20 @@ record ResponseObject(String id, long created, String model, int promptTokens, E
         } else {
             root.putNull("incomplete_details");
         }
-        putText(root, "instructions", request.instructions());
-        putText(root, "previous_response_id", request.previous());
-        if (request.maxOutputTokens() > 0) {
-            root.put("max_output_tokens", request.maxOutputTokens());
+        putText(root, "instructions", echo.instructions());
+        putText(root, "previous_response_id", echo.previous());
+        if (echo.maxOutputTokens() > 0) {
+            root.put("max_output_tokens", echo.maxOutputTokens());
         } else {
             root.putNull("max_output_tokens");
         }
-        root.put("temperature", request.temperature())
-                .put("top_p", request.topP())
-                .put("store", request.store())
-                .put("parallel_tool_calls", true)
-                .put("tool_choice", "auto")
-                .put("truncation", "disabled")
-                .set("metadata", request.metadata());
-        root.putArray("tools");
-        root.putObject("text").putObject("format").put("type", "text");
-        root.putObject("reasoning").putNull("effort").putNull("summary");
+        root.put("temperature", request.sampling().temperature())
+                .put("top_p", request.sampling().topP())
+                .put("store", echo.store())
+                .put("truncation", "disabled");
+        echo.fields()
+                .properties()
+                .forEach(field -> root.set(field.getKey(), field.getValue().deepCopy()));
         return root;
     }
 

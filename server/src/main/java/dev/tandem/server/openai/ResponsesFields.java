@@ -44,27 +44,34 @@ final class ResponsesFields {
                 .ignores("prompt_cache_key", "there is no prompt cache that a request controls")
                 .ignores("prompt_cache_retention", "there is no prompt cache that a request controls")
                 .ignores("service_tier", "there is one tier")
-                .ignores("parallel_tool_calls", "there are no tool calls")
-                .refusesUnlessEmpty("tools", ApiFields.TOOLS_LATER)
-                .refusesUnless(
-                        "\"auto\" or \"none\"",
-                        value -> isText(value, "auto") || isText(value, "none"),
-                        "tool_choice",
-                        ApiFields.TOOLS_LATER)
-                .refusesUnless(
-                        "{\"format\": {\"type\": \"text\"}}", ResponsesFields::isPlainText, "text", ApiFields.LEAVE_OUT)
+                .honours(
+                        "tools",
+                        FieldType.LIST,
+                        "functions that the model may call; refused when its template shows none")
+                .honours(
+                        "tool_choice", "\"auto\", \"none\" (the tools are not shown), \"required\", or one by its name")
+                .honours(
+                        "parallel_tool_calls",
+                        FieldType.BOOLEAN,
+                        "whether an answer may have several calls; default true")
+                .honours(
+                        "text",
+                        FieldType.OBJECT,
+                        "its format is text, json_object or json_schema: what the answer must be")
+                .honours(
+                        "reasoning",
+                        FieldType.OBJECT,
+                        "effort, as reasoning_effort of " + ApiFields.Endpoint.CHAT.path
+                                + "; a summary may only be \"auto\", because reasoning comes as it is")
                 .refusesUnlessText("disabled", "truncation", "shorten the input")
                 .refusesUnless(
-                        "{\"effort\": \"none\"}",
-                        value -> value.isObject()
-                                && value.propertyStream()
-                                        .allMatch(field -> field.getValue().isNull()
-                                                || field.getKey().equals("effort") && isText(field.getValue(), "none")),
-                        "reasoning",
-                        "reasoning is part of the answer's text; " + ApiFields.LEAVE_OUT)
-                .refusesUnlessEmpty("include", ApiFields.LEAVE_OUT)
+                        "[\"reasoning.encrypted_content\"]",
+                        value -> value.isArray()
+                                && value.valueStream().allMatch(item -> isText(item, "reasoning.encrypted_content")),
+                        "include",
+                        "reasoning comes as text; " + ApiFields.LEAVE_OUT)
                 .refusesUnlessNumber(0, "top_logprobs", "use /v1/chat/completions")
-                .refuses("max_tool_calls", ApiFields.TOOLS_LATER)
+                .refuses("max_tool_calls", "the server itself calls no tools; " + ApiFields.LEAVE_OUT)
                 .refuses("conversation", "use previous_response_id")
                 .refuses("prompt", "send input")
                 .refuses("context_management", "shorten the input")
@@ -82,17 +89,5 @@ final class ResponsesFields {
 
     private static boolean isText(JsonNode value, String text) {
         return value.isString() && value.asString().equals(text);
-    }
-
-    private static boolean isPlainText(JsonNode value) {
-        return value.isObject()
-                && value.propertyStream().allMatch(field -> switch (field.getKey()) {
-                    case "format" ->
-                        field.getValue().isNull()
-                                || isText(field.getValue().path("type"), "text")
-                                        && field.getValue().size() == 1;
-                    case "verbosity" -> field.getValue().isNull() || isText(field.getValue(), "medium");
-                    default -> false;
-                });
     }
 }

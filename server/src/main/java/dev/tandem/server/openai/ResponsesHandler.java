@@ -1,8 +1,5 @@
 package dev.tandem.server.openai;
 
-import dev.tandem.engine.request.LatencyTargets;
-import dev.tandem.engine.request.PrefixCaching;
-import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.server.http.Exchange;
@@ -24,15 +21,11 @@ final class ResponsesHandler {
 
     private static final int MAX_METADATA_LENGTH = 512;
 
-    /** A parsed request, ready for the engine. */
-    private record Prepared(
-            int[] prompt,
-            ArrayNode conversation,
-            SamplingParams sampling,
-            boolean stream,
-            ResponseObject.Echo echo,
-            PrefixCaching caching,
-            Deadline deadline) {}
+    private static final String TOOL_CHOICE = "tool_choice";
+    private static final String PARALLEL = "parallel_tool_calls";
+
+    /** A parsed request. */
+    private record Prepared(AnswerRequest answer, ArrayNode conversation, boolean stream, ResponseObject.Echo echo) {}
 
     private final ServedModel model;
     private final RequestParser parser;
@@ -57,25 +50,33 @@ final class ResponsesHandler {
         exchange.releaseBody();
         // who knows the id may read the response: no part of it comes from a client
         String id = "resp_" + UUID.randomUUID().toString().replace("-", "");
-        Generation.RequestMaker maker = (index, sink) -> new Request(
-                        id, request.prompt(), request.sampling(), 0, LatencyTargets.NONE, model.decoder(true), sink)
-                .withCaching(request.caching());
-        ResponseObject object = new ResponseObject(
-                id, time.instant().getEpochSecond(), model.name(), request.prompt().length, request.echo());
-        Optional<ResponseStore> kept = request.echo().store() ? Optional.of(store) : Optional.empty();
+        ResponseObject object =
+                new ResponseObject(id, time.instant().getEpochSecond(), model.name(), request.answer(), request.echo());
+        ResponseRun run = start(exchange, request, object);
         if (request.echo().background()) {
-            Generation generation = Generation.start(model.engine(), 1, request.deadline(), maker);
-            ResponseRun run = new ResponseRun(object, generation, request.conversation(), kept);
             Thread.ofVirtual().name("response").start(() -> background(run));
             respond(exchange, object.unfinished(ResponseObject.Status.QUEUED));
-            return;
-        }
-        Generation generation = Generation.start(model.engine(), exchange, 1, request.deadline(), maker);
-        ResponseRun run = new ResponseRun(object, generation, request.conversation(), kept);
-        if (request.stream()) {
+        } else if (request.stream()) {
             run.stream(exchange);
         } else {
             run.answer(exchange);
+        }
+    }
+
+    private ResponseRun start(Exchange exchange, Prepared request, ResponseObject object) {
+        AnswerRequest answer = request.answer();
+        RequestGrammar grammar = RequestGrammar.compile(model.grammars(), answer.constraint());
+        Generation.RequestMaker maker =
+                (index, sink) -> answer.choice(model, object.id(), grammar.constrain(answer.sampling()), sink);
+        try {
+            Generation generation = request.echo().background()
+                    ? Generation.start(model.engine(), 1, answer.deadline(), maker)
+                    : Generation.start(model.engine(), exchange, 1, answer.deadline(), maker);
+            Optional<ResponseStore> kept = request.echo().store() ? Optional.of(store) : Optional.empty();
+            return new ResponseRun(model, object, grammar, generation, request.conversation(), kept);
+        } catch (RuntimeException e) {
+            grammar.close();
+            throw e;
         }
     }
 
@@ -128,11 +129,9 @@ final class ResponsesHandler {
                 instructions,
                 previous,
                 maxTokens.orElse(0),
-                params.temperature(),
-                params.topP(),
                 fields.flag("store", true),
                 fields.flag("background", false),
-                metadata(fields));
+                echo(fields));
         checkBackground(echo, stream);
         ArrayNode conversation =
                 previous.isEmpty() ? JSON.createArrayNode() : ended(previous).deepCopy();
@@ -141,14 +140,46 @@ final class ResponsesHandler {
         if (whole.isEmpty()) {
             throw RequestException.bad("input", "input has no message; send at least one");
         }
-        return new Prepared(
-                prompts.read("input", whole, false),
-                conversation,
+        ToolUse tools = ToolFields.read(fields, ToolList.RESPONSES, model);
+        int[] prompt = prompts.read(
+                "input", whole, tools.definitions(), false, ReasoningFields.responsesVariables(fields, model));
+        Optional<GrammarFields.Constraint> demanded = GrammarFields.readText(fields, parser);
+        demanded.ifPresent(constraint -> AnswerReading.refuseTogether(
+                constraint.field(), "tools that may be called", !tools.tools().isEmpty()));
+        AnswerReading reading = demanded.isPresent()
+                ? AnswerReading.TEXT // the grammar leaves no room for reasoning
+                : AnswerReading.of(model, tools, prompt, true, ReasoningFields.NO_BUDGET);
+        AnswerRequest answer = AnswerRequest.of(
+                model,
+                prompt,
                 params,
-                stream,
-                echo,
+                demanded.or(() -> CallGrammar.of(tools, reading, model)),
+                reading,
                 model.cacheSaltFrom().read(fields, exchange),
                 Deadline.read(fields, start));
+        return new Prepared(answer, conversation, stream, echo);
+    }
+
+    /** Fields that the response repeats, with the API's defaults. */
+    private static ObjectNode echo(RequestFields fields) {
+        ObjectNode echo = JSON.createObjectNode();
+        echo.set(ToolList.FIELD, fields.field(ToolList.FIELD).orElseGet(JSON::createArrayNode));
+        fields.field(TOOL_CHOICE)
+                .ifPresentOrElse(choice -> echo.set(TOOL_CHOICE, choice), () -> echo.put(TOOL_CHOICE, "auto"));
+        echo.put(PARALLEL, fields.flag(PARALLEL, true));
+        ObjectNode text = echo.putObject("text");
+        fields.field("text")
+                .map(given -> given.path("format"))
+                .filter(JsonNode::isObject)
+                .ifPresentOrElse(
+                        format -> text.set("format", format),
+                        () -> text.putObject("format").put("type", "text"));
+        ObjectNode reasoning = echo.putObject("reasoning").putNull("effort").putNull("summary");
+        fields.field("reasoning")
+                .ifPresent(
+                        given -> given.properties().forEach(field -> reasoning.set(field.getKey(), field.getValue())));
+        echo.set("metadata", metadata(fields));
+        return echo;
     }
 
     private static void checkBackground(ResponseObject.Echo echo, boolean stream) {

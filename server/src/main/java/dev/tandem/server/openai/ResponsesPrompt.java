@@ -13,8 +13,9 @@ final class ResponsesPrompt {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String CONTENT = "content";
     private static final String SYSTEM = "system";
-    private static final Set<String> ROLES = Set.of("user", "assistant", SYSTEM, "developer");
-    private static final Set<String> TEXT_PARTS = Set.of("input_text", "output_text", "text");
+    private static final String ASSISTANT = "assistant";
+    private static final Set<String> ROLES = Set.of("user", ASSISTANT, SYSTEM, "developer");
+    private static final Set<String> TEXT_PARTS = Set.of("input_text", "output_text", "text", "reasoning_text");
 
     private ResponsesPrompt() {}
 
@@ -30,9 +31,37 @@ final class ResponsesPrompt {
         if (!input.isArray() || input.isEmpty()) {
             throw RequestFields.wrong("input", input, "a string or a list of at least one item");
         }
+        String reasoning = "";
         for (int i = 0; i < input.size(); i++) {
-            item(conversation, input.get(i), "input[" + i + "]");
+            String at = "input[" + i + "]";
+            JsonNode item = input.get(i);
+            if (item.path("type").asString("").equals("reasoning")) {
+                reasoning = reasoning(item, at);
+            } else {
+                item(conversation, item, at);
+                addReasoning(conversation, reasoning);
+                reasoning = "";
+            }
         }
+    }
+
+    /** The text of a reasoning item; summaries and encrypted reasoning have none. */
+    private static String reasoning(JsonNode item, String at) {
+        JsonNode content = item.path(CONTENT);
+        return content.isMissingNode() || content.isNull() ? "" : text(content, at + ".content");
+    }
+
+    /** Adds reasoning to the message of the assistant that follows it; templates show it where it helps the model. */
+    private static void addReasoning(ArrayNode conversation, String reasoning) {
+        if (!reasoning.isEmpty()
+                && conversation.path(conversation.size() - 1) instanceof ObjectNode message
+                && isAssistant(message)) {
+            message.put("reasoning_content", reasoning);
+        }
+    }
+
+    private static boolean isAssistant(JsonNode message) {
+        return message.path("role").asString("").equals(ASSISTANT);
     }
 
     /** The conversation with instructions before it; templates want at most one system message, the first. */
@@ -61,7 +90,6 @@ final class ResponsesPrompt {
                         .put("role", "tool")
                         .put("tool_call_id", item.path("call_id").asString(""))
                         .put(CONTENT, text(item.path("output"), at + ".output"));
-            case "reasoning" -> {} // of earlier answers: templates leave it out too
             default ->
                 throw RequestException.bad(
                         at + ".type",
@@ -82,15 +110,15 @@ final class ResponsesPrompt {
                 .put(CONTENT, text(item.path(CONTENT), at + ".content"));
     }
 
-    /** Calls that follow each other belong to one message of the assistant. */
+    /** Calls belong to the message of the assistant before them. */
     private static void call(ArrayNode conversation, JsonNode item, String at) {
         if (!item.path("name").isString() || !item.path("arguments").isString()) {
             throw RequestFields.wrong(at, item, "a function_call with a name and arguments in a string");
         }
         JsonNode last = conversation.path(conversation.size() - 1);
-        ObjectNode message = last instanceof ObjectNode object && object.has("tool_calls")
+        ObjectNode message = last instanceof ObjectNode object && isAssistant(object)
                 ? object
-                : conversation.addObject().put("role", "assistant").put(CONTENT, "");
+                : conversation.addObject().put("role", ASSISTANT).put(CONTENT, "");
         ObjectNode call = message.withArray("tool_calls")
                 .addObject()
                 .put("id", item.path("call_id").asString(""))

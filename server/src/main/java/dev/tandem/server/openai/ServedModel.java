@@ -81,6 +81,11 @@ public record ServedModel(
         public static final SamplingDefaults NEUTRAL = new SamplingDefaults(1, 1, 0, 1);
     }
 
+    /** Why a conversation is refused when there is no template. */
+    String missingTemplate() {
+        return "the model " + name + " has no chat template; use /v1/completions";
+    }
+
     TextDecoder decoder(boolean skipSpecial) {
         return decoder(skipSpecial, Set.of());
     }

@@ -36,7 +36,13 @@ final class StreamFields {
                     });
         }
         return new AnswerWriter.OutputOptions(
-                stream, usage, continuous, logprobs, fields.flag("host_usage", false), SamplingFields.choices(fields));
+                stream,
+                usage,
+                continuous,
+                logprobs,
+                fields.flag("host_usage", false),
+                SamplingFields.choices(fields),
+                false);
     }
 
     private static boolean option(JsonNode options, String name) {

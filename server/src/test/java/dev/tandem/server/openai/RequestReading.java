@@ -42,12 +42,23 @@ public final class RequestReading {
                 sampling(fields, parser, "max_completion_tokens");
             }
             case COMPLETIONS -> sampling(fields, parser, "max_tokens");
-            case MESSAGES, COUNT_TOKENS -> new MessagesPrompt(new ChatPrompt(model, promptReader, parser)).read(fields);
+            case MESSAGES, COUNT_TOKENS -> {
+                ReasoningFields.Thinking thinking = ReasoningFields.thinking(fields, model);
+                new MessagesPrompt(new ChatPrompt(model, promptReader, parser))
+                        .read(fields, MessagesTools.read(fields, model), ReasoningFields.variables(thinking, model));
+            }
             case RESPONSES -> {
                 ArrayNode conversation = new ObjectMapper().createArrayNode();
                 ResponsesPrompt.append(conversation, fields);
+                GrammarFields.readText(fields, parser);
                 new ChatPrompt(model, promptReader, parser)
-                        .read("input", ResponsesPrompt.withInstructions(conversation, "instructions"), false);
+                        .read(
+                                "input",
+                                ResponsesPrompt.withInstructions(conversation, "instructions"),
+                                ToolFields.read(fields, ToolList.RESPONSES, model)
+                                        .definitions(),
+                                false,
+                                ReasoningFields.responsesVariables(fields, model));
             }
             case TOKENIZE -> {
                 if (fields.field("messages").isPresent()) {
