@@ -99,7 +99,8 @@ record Scheduling(
                 new UntilHostLost(policy, Strategy.gpuOnly(decided)),
                 predictor::of,
                 new Calibrator(cost, limits.kvBytesPerToken()),
-                decisions);
+                decisions,
+                predictor::copyPays);
         return new Scheduling(scheduler, decisions, Optional.of(known), Optional.of(cost), guard, ideal);
     }
 }

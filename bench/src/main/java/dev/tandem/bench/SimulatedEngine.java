@@ -58,7 +58,8 @@ public record SimulatedEngine(
                 new UntilHostLost(policy, Strategy.gpuOnly(options)),
                 predictor::of,
                 new Calibrator(cost, limits.kvBytesPerToken()),
-                new DecisionLog(1));
+                new DecisionLog(1),
+                predictor::copyPays);
     }
 
     /** A run that has not begun. */

@@ -129,7 +129,7 @@ class PlacementTest {
                                 .isEqualTo(bits(expected.get(id))));
             }
             // in a small pool the prompts of one round evict those of the round before
-            if (setUp.gpuBlocks() == 64 && !setUp.name().endsWith("on the host")) {
+            if (setUp.gpuBlocks() == 64) {
                 assertThat(engine.loop.stats().prefixCache().hits())
                         .as("hits of %s", setUp)
                         .isPositive();

@@ -350,7 +350,7 @@ public final class ContentExecutor implements Executor {
         int rows = plan.admissions().size();
         PrefillStaging.Need staged = PrefillStaging.Need.NOTHING;
         for (InFlightToken inFlightToken : inFlightTokens.values()) {
-            claim(owners, KvTier.HOST, inFlightToken.admission.blocks(), inFlightToken.admission.sequence());
+            claim(owners, inFlightToken.admission);
         }
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
@@ -373,9 +373,19 @@ public final class ContentExecutor implements Executor {
             fail(
                     inFlightTokens.containsKey(admission.sequence()),
                     "sequence " + admission.sequence() + " is in flight already");
-            claim(owners, KvTier.HOST, admission.blocks(), admission.sequence());
+            claim(owners, admission);
         }
+        Set<Integer> copiedTo = new HashSet<>();
+        plan.swaps().stream()
+                .filter(swap -> swap.to() == KvTier.HOST)
+                .forEach(swap -> Arrays.stream(swap.toBlocks())
+                        .forEach(block -> fail(!copiedTo.add(block), "host block " + block + " is copied to twice")));
         for (Swap swap : plan.swaps()) {
+            // executors may run all copies to the host before those to the GPU
+            fail(
+                    swap.from() == KvTier.HOST
+                            && Arrays.stream(swap.fromBlocks()).anyMatch(copiedTo::contains),
+                    "a copy to the GPU reads a host block of " + copiedTo + " that the plan copies to");
             fail(inFlightTokens.containsKey(swap.sequence()), "sequence " + swap.sequence() + " is swapped in flight");
         }
         for (long key : plan.resume()) {
@@ -399,16 +409,22 @@ public final class ContentExecutor implements Executor {
 
     /** The blocks that a chunk writes are its own; those that it reads may be read by others too. */
     private void claim(Map<KvTier, Map<Integer, Long>> owners, Chunk chunk) {
-        KvTier tier = chunk.site().tier();
-        int tokens = tier == KvTier.GPU ? BLOCK : hostBlock;
-        int[] blocks = chunk.blocks();
-        int written = chunk.start() / tokens;
-        claim(owners, tier, Arrays.copyOfRange(blocks, written, blocks.length), chunk.sequence());
+        claim(owners, chunk.site().tier(), chunk.blocks(), chunk.start(), chunk.sequence());
+    }
+
+    private void claim(Map<KvTier, Map<Integer, Long>> owners, Admission admission) {
+        claim(owners, KvTier.HOST, admission.blocks(), admission.position(), admission.sequence());
+    }
+
+    /** @param start position of the first token that is written */
+    private void claim(Map<KvTier, Map<Integer, Long>> owners, KvTier tier, int[] blocks, int start, long sequence) {
+        int written = start / (tier == KvTier.GPU ? BLOCK : hostBlock);
+        claim(owners, tier, Arrays.copyOfRange(blocks, written, blocks.length), sequence);
         for (int i = 0; i < written; i++) {
             Long other = owners.get(tier).put(blocks[i], SHARED);
             fail(
                     other != null && other != SHARED,
-                    tier + " block " + blocks[i] + " is read by " + chunk.sequence() + " and written by " + other);
+                    tier + " block " + blocks[i] + " is read by " + sequence + " and written by " + other);
         }
     }
 

@@ -107,8 +107,8 @@ public final class KvPools implements AutoCloseable {
                 : device.pinnedHuge(bytes, "the host KV pool");
         int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
         int sequences = maxSequences + 1;
-        // sequences that leave the GPU copy the blocks that they share once each
-        this.outs = copyList((gpuBlocks + sharedBlocks(gpuBlocks)) / ratio + sequences, true, "swaps out");
+        // each copy to the host has a host block of its own
+        this.outs = copyList(Math.max(1, hostBlocks), true, "swaps out");
         this.ins = copyList(gpuBlocks / ratio + sequences, false, "swaps in");
         this.prefillOffload = new PrefillOffload(device, kernels, this, shape, offloadedBlocks, maxSequences);
         this.swapping = device.stream("swaps");
@@ -121,7 +121,7 @@ public final class KvPools implements AutoCloseable {
 
     /**
      * Max references to GPU blocks beyond the first of each. A block takes 4 bytes per reference in each step buffer,
-     * and 8 in the list of moves, of the hundreds of KiB of its KV.
+     * of the hundreds of KiB of its KV.
      */
     public static int sharedBlocks(int gpuBlocks) {
         return MAX_SHARERS * gpuBlocks;
@@ -260,10 +260,15 @@ public final class KvPools implements AutoCloseable {
             return;
         }
         stream.record(planned);
-        prefillOffload.begin(planned);
-        if (outs.count() + ins.count() == 0) {
-            return;
+        if (outs.count() + ins.count() > 0) {
+            beginSwaps();
         }
+        // a prefill may return tokens that this step copies to the host, as the cached prefix of its prompt
+        boolean returnsCopied = outs.count() > 0 && prefillOffload.returns();
+        prefillOffload.begin(returnsCopied ? swapped[swapped.length - 1] : planned);
+    }
+
+    private void beginSwaps() {
         swapping.waitFor(planned);
         for (int layer = 0; layer < layers; layer += LAYERS_AT_ONCE) {
             int count = Math.min(LAYERS_AT_ONCE, layers - layer);

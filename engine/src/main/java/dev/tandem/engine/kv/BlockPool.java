@@ -99,6 +99,22 @@ public final class BlockPool {
         return freeCount + cached;
     }
 
+    /** Blocks that hold nothing. */
+    int empty() {
+        return freeCount;
+    }
+
+    /** The cached block that was used longest ago; -1 without any. */
+    int oldestCached() {
+        return newerCached(references.length);
+    }
+
+    /** The cached block that was used next after {@code block}; -1 after the last. */
+    int newerCached(int block) {
+        int next = newer[block];
+        return next == references.length ? -1 : next;
+    }
+
     /** Blocks that hold the KV of a prefix and that no sequence refers to. */
     public int cached() {
         return cached;

@@ -14,14 +14,28 @@ public final class BlockTable {
     private int count;
     /** The last result of {@link #toArray}; null once the table has changed. */
     private int @Nullable [] snapshot;
-    /** Of the last block that is registered; while the sequence waits, of the last block that it would hit. */
+    /** Of the last block that is registered. */
     private @Nullable PrefixNode node;
-    /** Whether full blocks are registered in the prefix tree. */
+    /** Whether full blocks are registered in the prefix tree of the tier. */
     private boolean registers;
-    /** Blocks that were taken from the prefix cache at the last start. */
+    /** Whether some full block of the prompt is yet to be registered. */
+    private boolean pending;
+    /** Blocks that were taken from the prefix cache when the sequence last started or was last moved. */
     private int hits;
-    /** Of the sequence's hit while it waits. */
-    private int[] hitBlocks = {};
+    /** What the prefix cache was last found to hold of the sequence, by tier. */
+    private final Found foundOnGpu = new Found();
+
+    private final Found foundOnHost = new Found();
+    /** Of {@link PrefixHashes}. */
+    private long @Nullable [] promptHashes;
+
+    /** The longest prefix of a sequence that one tier's cache held when it was last looked up. */
+    static final class Found {
+        @Nullable
+        PrefixNode node;
+
+        int[] blocks = {};
+    }
 
     /** Where the blocks are. */
     public KvTier tier() {
@@ -46,7 +60,7 @@ public final class BlockTable {
         return snapshot;
     }
 
-    /** Blocks that were taken from the prefix cache when the sequence last started. */
+    /** Blocks that were taken from the prefix cache when the sequence last started or was last moved. */
     public int hits() {
         return hits;
     }
@@ -55,12 +69,27 @@ public final class BlockTable {
         hits = blocks;
     }
 
-    int[] hitBlocks() {
-        return hitBlocks;
+    Found found(KvTier inTier) {
+        return switch (inTier) {
+            case GPU -> foundOnGpu;
+            case HOST -> foundOnHost;
+        };
     }
 
-    void hitBlocks(int[] blocks) {
-        hitBlocks = blocks;
+    long @Nullable [] promptHashes() {
+        return promptHashes;
+    }
+
+    void promptHashes(long[] hashes) {
+        promptHashes = hashes;
+    }
+
+    boolean isPending() {
+        return pending;
+    }
+
+    void pending(boolean next) {
+        pending = next;
     }
 
     @Nullable

@@ -1,15 +1,18 @@
 package dev.tandem.engine.kv;
 
 import dev.tandem.engine.request.Sequence;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
+import java.util.List;
 import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Grants, moves and frees KV blocks, and shares those of equal prefixes. All blocks of a sequence are in one tier.
  *
- * <p>Full GPU blocks are shared: a block that somebody may write belongs to one sequence. Host blocks are not shared.
+ * <p>Full blocks are shared: a block that somebody may write belongs to one sequence. Each tier has a
+ * {@link PrefixTree} of its own.
  *
  * <p>Owned by: engine thread.
  */
@@ -21,12 +24,22 @@ public final class KvCache implements KvCapacity {
     private final PrefillStaging staging;
     private final BlockPool gpu;
     private final BlockPool host;
+    private final PrefixHashes hashes;
     /** Null when no KV is shared. */
-    private final @Nullable PrefixTree prefixes;
+    private final @Nullable PrefixTree gpuPrefixes;
+
+    /** Null when no KV is shared. */
+    private final @Nullable PrefixTree hostPrefixes;
 
     private final long maxShared;
+    private final PrefixDemotion demotion;
+    /** Sequences with prompt blocks that are not registered yet. */
+    private final List<Sequence> pending = new ArrayList<>();
+
     private long queries;
-    private long hits;
+    private long gpuHits;
+    private long hostHits;
+    private long copiedHits;
 
     /**
      * Creates a cache whose blocks have the same number of tokens in both tiers, that stages no prefills and shares no
@@ -44,6 +57,7 @@ public final class KvCache implements KvCapacity {
      * @param staging how many GPU blocks a step borrows to offload prefills
      * @param options whether and how KV is shared
      * @param maxShared max references to GPU blocks beyond the first of each
+     * @throws IllegalArgumentException when KV is shared and a host block does not hold a whole number of GPU blocks
      */
     public KvCache(
             int gpuBlockTokens,
@@ -53,20 +67,46 @@ public final class KvCache implements KvCapacity {
             PrefillStaging staging,
             PrefixCacheOptions options,
             long maxShared) {
+        if (options.enabled() && hostBlockTokens % gpuBlockTokens != 0) {
+            throw new IllegalArgumentException(
+                    "host blocks have " + hostBlockTokens + " tokens, which is no multiple of" + " the "
+                            + gpuBlockTokens + " tokens of GPU blocks; change the sizes or turn the prefix cache off");
+        }
         this.gpuBlockTokens = gpuBlockTokens;
         this.hostBlockTokens = hostBlockTokens;
         this.staging = staging;
         this.maxShared = maxShared;
-        this.prefixes = options.enabled() ? new PrefixTree(gpuBlockTokens, gpuBlocks, options) : null;
-        this.gpu = new BlockPool(KvTier.GPU, gpuBlocks, this::drop);
-        this.host = new BlockPool(KvTier.HOST, hostBlocks);
+        this.hashes = new PrefixHashes(gpuBlockTokens, options.seed());
+        long mask = options.hashMask();
+        this.gpuPrefixes = options.enabled() ? new PrefixTree(gpuBlockTokens, gpuBlocks, mask, hashes) : null;
+        this.hostPrefixes = options.enabled() ? new PrefixTree(hostBlockTokens, hostBlocks, mask, hashes) : null;
+        this.gpu = new BlockPool(KvTier.GPU, gpuBlocks, this::evictFromGpu);
+        this.host = new BlockPool(KvTier.HOST, hostBlocks, node -> drop(KvTier.HOST, node));
+        this.demotion = new PrefixDemotion(gpu, host, hostBlockTokens / gpuBlockTokens);
+    }
+
+    private void evictFromGpu(PrefixNode node) {
+        if (gpuPrefixes != null) {
+            gpuPrefixes.drop(node, dropped -> {
+                demotion.noteEviction(dropped.hash);
+                gpu.unregister(dropped);
+            });
+        }
     }
 
     /** Drops a node and its descendants from the tree; blocks that nobody refers to become free. */
-    private void drop(PrefixNode node) {
+    private void drop(KvTier tier, PrefixNode node) {
+        PrefixTree prefixes = prefixes(tier);
         if (prefixes != null) {
-            prefixes.drop(node, gpu::unregister);
+            prefixes.drop(node, pool(tier)::unregister);
         }
+    }
+
+    private @Nullable PrefixTree prefixes(KvTier tier) {
+        return switch (tier) {
+            case GPU -> gpuPrefixes;
+            case HOST -> hostPrefixes;
+        };
     }
 
     @Override
@@ -118,39 +158,51 @@ public final class KvCache implements KvCapacity {
 
     @Override
     public boolean cachesPrefixes() {
-        return prefixes != null;
+        return gpuPrefixes != null;
     }
 
     @Override
-    public long maxShared() {
-        return maxShared;
+    public long maxShared(KvTier tier) {
+        return tier == KvTier.GPU ? maxShared : Long.MAX_VALUE;
     }
 
     @Override
-    public int[] hit(Sequence waiting) {
-        if (prefixes == null || !waiting.request().caching().enabled()) {
+    public int[] hit(Sequence sequence, KvTier tier) {
+        PrefixTree prefixes = prefixes(tier);
+        if (prefixes == null || !sequence.request().caching().enabled()) {
             return NO_BLOCKS;
         }
-        BlockTable table = waiting.table();
-        PrefixNode node = longestHit(prefixes, waiting);
-        if (node != table.node() || table.hitBlocks().length != depth(node)) {
-            table.node(node);
-            table.hitBlocks(path(node));
+        BlockTable.Found found = sequence.table().found(tier);
+        PrefixNode node = longestHit(prefixes, sequence, found.node, maxHit(sequence, tier));
+        if (node != found.node || found.blocks.length != depth(node)) {
+            found.node = node;
+            found.blocks = path(node);
         }
-        return table.hitBlocks();
+        return found.blocks;
     }
 
-    /** The last node of the sequence's prefix that is in the cache; null when there is none. */
-    private @Nullable PrefixNode longestHit(PrefixTree tree, Sequence waiting) {
-        // the last token is computed in any case, because its logits yield the next
-        int max = Math.min(waiting.length() - 1, waiting.known()) / gpuBlockTokens;
-        PrefixNode found = waiting.table().node(); // the hit of an earlier call, most of which is there still
+    /** Max blocks of a sequence's hit. */
+    private int maxHit(Sequence sequence, KvTier tier) {
+        // a waiting sequence's last token is computed in any case, because its logits yield the next
+        int computes = tier == KvTier.GPU ? 1 : 2;
+        int tokens = sequence.table().count() > 0 ? sequence.computed() : sequence.length() - computes;
+        return Math.max(0, Math.min(tokens, sequence.known())) / blockTokens(tier);
+    }
+
+    /**
+     * The last node of the sequence's prefix that is in the cache; null when there is none.
+     *
+     * @param earlier the hit of an earlier call, most of which is there still
+     */
+    private static @Nullable PrefixNode longestHit(
+            PrefixTree tree, Sequence sequence, @Nullable PrefixNode earlier, int max) {
+        PrefixNode found = earlier;
         while (found != null && (!found.attached || found.depth > max)) {
             found = found.previous();
         }
-        PrefixNode next = found == null ? tree.root(waiting.request().caching().salt()) : found;
+        PrefixNode next = found == null ? tree.root(sequence.request().caching().salt()) : found;
         while (next != null && next.depth < max) {
-            next = tree.child(next, waiting);
+            next = tree.child(next, sequence);
             found = next == null ? found : next;
         }
         return found;
@@ -168,42 +220,112 @@ public final class KvCache implements KvCapacity {
         return blocks;
     }
 
+    @Override
+    public List<Sequence> pending() {
+        return pending;
+    }
+
+    @Override
+    public boolean willRegister(Sequence pendingOne, KvTier tier, Sequence waiting, int tokens) {
+        int each = blockTokens(tier);
+        int index = blocksFor(tier, tokens) * (each / gpuBlockTokens) - 1;
+        long[] own = hashes.ofPrompt(pendingOne);
+        long[] others = hashes.ofPrompt(waiting);
+        return index >= 0 && index < own.length && index < others.length && own[index] == others[index];
+    }
+
     /**
-     * Gives a waiting sequence its tier and, on the GPU, the first blocks of its {@link #hit}.
-     *
-     * @param hitBlocks how many; all of the hit or none
+     * Has a sequence refer to the blocks of a use before any block is granted, so that none of them is evicted. The
+     * caller then calls {@link #start} or {@link #move}.
      */
-    public void start(Sequence sequence, KvTier tier, int hitBlocks) {
-        int[] hit = hitBlocks == 0 ? NO_BLOCKS : hit(sequence);
-        if (hit.length != hitBlocks) {
-            throw new IllegalStateException(sequence + " hits " + hit.length + " blocks of the prefix cache, and the"
-                    + " draft counts on " + hitBlocks);
+    public void claim(Sequence sequence, PrefixUse use) {
+        for (int i = 0; i < use.shared(); i++) {
+            pool(use.tier()).share(use.found()[i], sequence.key());
         }
-        BlockTable table = sequence.table();
-        table.tier(tier);
-        for (int block : hit) {
-            gpu.share(block, sequence.key());
-            table.add(block);
-        }
-        table.hits(hit.length);
-        if (hit.length == 0) {
-            table.node(null);
-        }
-        table.registers(registersOn(tier, sequence));
-        if (sequence.startAt(hit.length * gpuBlockTokens) && table.registers()) {
-            queries += sequence.length();
-            hits += sequence.computed();
+        if (use.copies()) {
+            for (int i = 0; i < use.copyTo(); i++) {
+                pool(use.tier().other()).share(use.other()[i], sequence.key());
+            }
         }
     }
 
-    private boolean registersOn(KvTier tier, Sequence sequence) {
-        return tier == KvTier.GPU
-                && prefixes != null
-                && sequence.request().caching().enabled();
+    /** Ends the references to blocks that were copied; what was copied stays in the cache. */
+    public void endCopy(Sequence sequence, PrefixUse use) {
+        for (int i = use.copyTo() - 1; i >= 0 && use.copies(); i--) {
+            pool(use.tier().other()).give(use.other()[i], sequence.key());
+        }
+    }
+
+    /** Gives a waiting sequence its tier and the shared blocks of a use that it has claimed. */
+    public void start(Sequence sequence, PrefixUse use) {
+        BlockTable table = sequence.table();
+        table.tier(use.tier());
+        list(sequence, use);
+        if (sequence.startAt(use.tokens()) && table.registers()) {
+            count(sequence, use);
+        }
+        long[] prompt = table.registers() ? hashes.ofPrompt(sequence) : new long[0];
+        if (prompt.length * gpuBlockTokens > use.shared() * blockTokens(use.tier())) {
+            table.pending(true);
+            pending.add(sequence);
+        }
+    }
+
+    private void count(Sequence sequence, PrefixUse use) {
+        int shared = use.shared() * blockTokens(use.tier());
+        queries += sequence.length();
+        gpuHits += use.tier() == KvTier.GPU ? shared : 0;
+        hostHits += use.tier() == KvTier.HOST ? shared : 0;
+        copiedHits += use.tokens() - shared;
+        long[] prompt = hashes.ofPrompt(sequence);
+        int next = use.tokens() / gpuBlockTokens;
+        boolean fromHost = use.tokens() > 0 && (use.tier() == KvTier.HOST || use.copies());
+        demotion.noteStart(fromHost || next < prompt.length && demotion.wasEvicted(prompt[next]));
+    }
+
+    /** Lists the shared blocks of a use in the sequence's table, which is empty. */
+    private void list(Sequence sequence, PrefixUse use) {
+        BlockTable table = sequence.table();
+        for (int i = 0; i < use.shared(); i++) {
+            table.add(use.found()[i]);
+        }
+        PrefixNode node = use.shared() == 0 ? null : table.found(use.tier()).node;
+        while (node != null && node.depth > use.shared()) {
+            node = node.previous();
+        }
+        table.node(node);
+        table.hits(use.shared());
+        table.registers(cachesPrefixes() && sequence.request().caching().enabled());
     }
 
     /**
-     * Lets later sequences hit the sequence's full GPU blocks. Where another sequence has registered the same tokens
+     * Grants blocks for the tokens that a started sequence copies from the other tier.
+     *
+     * @return the copy; empty, and nothing is changed, when the blocks are not free
+     */
+    public Optional<Swap> copy(Sequence sequence, PrefixUse use) {
+        BlockTable table = sequence.table();
+        if (!grow(sequence, use.tokens())) {
+            return Optional.empty();
+        }
+        int[] to = Arrays.copyOfRange(table.toArray(), use.shared(), blocksFor(use.tier(), use.tokens()));
+        int tokens = use.tokens() - use.shared() * blockTokens(use.tier());
+        return Optional.of(new Swap(sequence.key(), use.tier().other(), use.copied(), use.tier(), to, tokens));
+    }
+
+    /**
+     * Copies prefixes of cached GPU blocks, which will be dropped soon, to empty host blocks or to those of older
+     * prefixes; only while requests come back for prefixes that were dropped.
+     *
+     * @param maxBlocks max host blocks
+     * @return the copies; empty when there is nothing to do
+     */
+    public List<Swap> demote(int maxBlocks) {
+        return hostPrefixes == null ? List.of() : demotion.demote(hostPrefixes, maxBlocks);
+    }
+
+    /**
+     * Lets later sequences hit the sequence's full blocks. Where another sequence has registered the same tokens
      * before, the sequence refers to that one's block from now on, and its own is freed: steps that were submitted
      * before may still read it, and later ones write it after them.
      *
@@ -211,70 +333,112 @@ public final class KvCache implements KvCapacity {
      */
     public void register(Sequence sequence, int tokens) {
         BlockTable table = sequence.table();
+        PrefixTree prefixes = prefixes(table.tier());
         if (prefixes == null || !table.registers()) {
             return;
         }
         PrefixNode last = table.node();
         if (last != null && !last.attached) {
-            table.registers(false); // its prefix was dropped, because it is wrong
+            stopRegistering(sequence); // its prefix was dropped, because it is wrong
             return;
         }
-        int full = Math.min(tokens, sequence.known()) / gpuBlockTokens;
-        if (full <= depth(last)) {
-            return;
-        }
-        PrefixNode parent = last == null
-                ? prefixes.rootToExtend(sequence.request().caching().salt())
-                : last;
-        while (parent.depth < full) {
-            int index = parent.depth;
-            int own = table.block(index);
-            PrefixNode node = prefixes.child(parent, sequence);
-            if (node == null) {
-                node = prefixes.add(parent, sequence, own);
-                gpu.register(own, node);
-            } else if (gpu.shared() < maxShared || gpu.references(node.block) == 0) {
-                gpu.share(node.block, sequence.key());
-                table.replace(index, node.block);
-                gpu.give(own, sequence.key());
-            } else {
-                break;
+        int full = Math.min(tokens, sequence.known()) / blockTokens(table.tier());
+        if (full > depth(last)) {
+            PrefixNode parent = last == null
+                    ? prefixes.rootToExtend(sequence.request().caching().salt())
+                    : last;
+            while (parent.depth < full) {
+                PrefixNode node = registered(prefixes, parent, sequence);
+                if (node == null) {
+                    break;
+                }
+                parent = node;
+                table.node(node);
             }
-            parent = node;
-            table.node(node);
+        }
+        if (table.isPending() && tokens >= hashes.ofPrompt(sequence).length * gpuBlockTokens) {
+            endPending(sequence);
+        }
+    }
+
+    /** The node of the sequence's block after {@code parent}; null when the block cannot be shared. */
+    private @Nullable PrefixNode registered(PrefixTree prefixes, PrefixNode parent, Sequence sequence) {
+        BlockTable table = sequence.table();
+        BlockPool pool = pool(table.tier());
+        int index = parent.depth;
+        int own = table.block(index);
+        PrefixNode node = prefixes.child(parent, sequence);
+        if (node == null) {
+            node = prefixes.add(parent, sequence, own);
+            pool.register(own, node);
+        } else if (pool.shared() < maxShared(table.tier()) || pool.references(node.block) == 0) {
+            pool.share(node.block, sequence.key());
+            table.replace(index, node.block);
+            pool.give(own, sequence.key());
+        } else {
+            return null;
+        }
+        return node;
+    }
+
+    private void stopRegistering(Sequence sequence) {
+        sequence.table().registers(false);
+        endPending(sequence);
+    }
+
+    private void endPending(Sequence sequence) {
+        if (sequence.table().isPending()) {
+            sequence.table().pending(false);
+            pending.remove(sequence);
         }
     }
 
     /**
-     * Lets no later sequence hit the blocks that the sequence has computed on the GPU, nor anything after them. What a
-     * host sequence had computed there is right: tokens have been sampled from it.
+     * Lets no later sequence hit the blocks that the sequence has computed in its tier, nor anything after them. What a
+     * host sequence had computed on the GPU is right: tokens have been sampled from it.
      */
     public void purge(Sequence sequence) {
-        if (prefixes == null || sequence.table().tier() == KvTier.HOST) {
+        BlockTable table = sequence.table();
+        PrefixTree prefixes = prefixes(table.tier());
+        if (prefixes == null) {
             return;
         }
         // by its tokens, because the sequence may have ended, and others may have registered the same
-        sequence.table().registers(false);
+        stopRegistering(sequence);
+        int each = blockTokens(table.tier());
         PrefixNode node = prefixes.root(sequence.request().caching().salt());
-        while (node != null && node.depth < sequence.table().hits() + 1) {
-            node = (node.depth + 1) * gpuBlockTokens <= sequence.known() ? prefixes.child(node, sequence) : null;
+        while (node != null && node.depth < table.hits() + 1) {
+            node = (node.depth + 1) * each <= sequence.known() ? prefixes.child(node, sequence) : null;
         }
         if (node != null) {
-            drop(node);
+            prefixes.drop(node, dropped -> {
+                pool(table.tier()).unregister(dropped);
+                if (dropped.hostCopy != null && dropped.hostCopy.attached) {
+                    drop(KvTier.HOST, dropped.hostCopy);
+                }
+            });
         }
     }
 
     /** Empties the prefix cache: nothing that was computed before is hit afterwards. */
     public void resetPrefixes(Collection<Sequence> live) {
-        if (prefixes != null) {
-            prefixes.clear(gpu::unregister);
-            live.forEach(sequence -> sequence.table().registers(false));
+        if (gpuPrefixes != null && hostPrefixes != null) {
+            gpuPrefixes.clear(gpu::unregister);
+            hostPrefixes.clear(host::unregister);
+            live.forEach(this::stopRegistering);
         }
     }
 
     @Override
     public PrefixCacheUse prefixCacheUse() {
-        return new PrefixCacheUse(queries, hits, gpu.cached(), gpu.evictions());
+        return new PrefixCacheUse(
+                queries,
+                gpuHits,
+                hostHits,
+                copiedHits,
+                PrefixCacheUse.Tier.of(gpu),
+                PrefixCacheUse.Tier.of(host),
+                demotion.blocks());
     }
 
     /**
@@ -304,7 +468,7 @@ public final class KvCache implements KvCapacity {
         for (int i = table.count() - 1; i >= 0; i--) {
             pool.give(table.block(i), sequence.key());
         }
-        table.clear();
+        clear(sequence);
     }
 
     /**
@@ -316,28 +480,39 @@ public final class KvCache implements KvCapacity {
         for (int i = table.count() - 1; i >= 0; i--) {
             pool(table.tier()).quarantine(table.block(i), sequence.key());
         }
-        table.clear();
+        clear(sequence);
     }
 
-    /** Moves the computed KV to a tier; empty, and nothing is changed, when that tier has no room. */
-    public Optional<Swap> move(Sequence sequence, KvTier to) {
+    private void clear(Sequence sequence) {
+        endPending(sequence);
+        sequence.table().clear();
+    }
+
+    /**
+     * Moves the computed KV to the tier of a use that the sequence has claimed. Only tokens after its shared blocks are
+     * copied.
+     *
+     * @return the copy; empty, and nothing is changed, when that tier has no room
+     */
+    public Optional<Swap> move(Sequence sequence, PrefixUse use) {
         BlockTable table = sequence.table();
         KvTier from = table.tier();
+        KvTier to = use.tier();
         int needed = blocksFor(to, sequence.computed());
-        if (from == to || needed > pool(to).free()) {
+        if (from == to || needed - use.shared() > pool(to).free()) {
             return Optional.empty();
         }
-        int[] all = table.toArray();
-        int[] source = Arrays.copyOf(all, blocksFor(from, sequence.computed()));
+        int kept = use.shared() * blockTokens(to);
+        int[] source =
+                Arrays.copyOfRange(table.toArray(), kept / blockTokens(from), blocksFor(from, sequence.computed()));
         release(sequence);
         table.tier(to);
-        table.node(null);
-        table.hits(0);
-        table.registers(registersOn(to, sequence));
-        for (int i = 0; i < needed; i++) {
+        list(sequence, use);
+        for (int i = use.shared(); i < needed; i++) {
             table.add(pool(to).take(sequence.key()));
         }
-        return Optional.of(new Swap(sequence.key(), from, source, to, table.toArray(), sequence.computed()));
+        int[] target = Arrays.copyOfRange(table.toArray(), use.shared(), needed);
+        return Optional.of(new Swap(sequence.key(), from, source, to, target, sequence.computed() - kept));
     }
 
     /**
@@ -361,6 +536,11 @@ public final class KvCache implements KvCapacity {
             pool.checkIntegrity(references, holders);
         }
         live.forEach(this::checkTable);
+        for (Sequence sequence : pending) {
+            if (!sequence.table().isPending() || !live.contains(sequence)) {
+                throw new IllegalStateException(sequence + " is listed as pending, and holds no KV");
+            }
+        }
     }
 
     private void checkTable(Sequence sequence) {
@@ -379,6 +559,7 @@ public final class KvCache implements KvCapacity {
                 throw new IllegalStateException(sequence + " may write block " + block + ", which others may read");
             }
         }
+        PrefixTree prefixes = prefixes(table.tier());
         if (prefixes == null || !table.registers()) {
             return;
         }
@@ -387,12 +568,13 @@ public final class KvCache implements KvCapacity {
             return;
         }
         String salt = sequence.request().caching().salt();
+        int each = blockTokens(table.tier());
         for (PrefixNode at = node; at != null; at = at.previous()) {
-            int from = (at.depth - 1) * gpuBlockTokens;
+            int from = (at.depth - 1) * each;
             boolean wrongRoot = at.depth == 1 && at.parent != prefixes.root(salt);
             if (table.block(at.depth - 1) != at.block
                     || wrongRoot
-                    || !Arrays.equals(at.tokens, sequence.tokens(from, gpuBlockTokens))) {
+                    || !Arrays.equals(at.tokens, sequence.tokens(from, each))) {
                 throw new IllegalStateException(sequence + " has block " + table.block(at.depth - 1) + " at " + from
                         + ", which is not the block of its prefix and salt");
             }

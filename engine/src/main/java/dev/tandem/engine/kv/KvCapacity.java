@@ -1,6 +1,7 @@
 package dev.tandem.engine.kv;
 
 import dev.tandem.engine.request.Sequence;
+import java.util.List;
 
 /** Read access to the KV cache: block sizes and free blocks. Scheduling decisions use it and grant nothing. */
 public interface KvCapacity {
@@ -23,13 +24,25 @@ public interface KvCapacity {
     boolean cachesPrefixes();
 
     /**
-     * The GPU blocks that hold the KV of a waiting sequence's first tokens, in token order; the array is not to be
-     * changed. Sequences that start on the GPU take all of them or none.
+     * The blocks of a tier that hold the KV of a sequence's first tokens, in token order; the array is not to be
+     * changed.
+     *
+     * <p>Of a waiting sequence they hold at most all tokens but the last on the GPU, and all but two on the host: what
+     * is left must be a prefill there. Of a sequence that holds KV in the other tier, at most its computed tokens.
      */
-    int[] hit(Sequence waiting);
+    int[] hit(Sequence sequence, KvTier tier);
 
-    /** Max references to GPU blocks beyond the first of each. */
-    long maxShared();
+    /** Max references to the blocks of a tier beyond the first of each. */
+    long maxShared(KvTier tier);
+
+    /** Sequences that compute prompts which others may hit once they are registered; not to be changed. */
+    List<Sequence> pending();
+
+    /**
+     * Whether a sequence that is pending, or about to start in {@code tier}, will register the first {@code tokens}
+     * tokens of a waiting one, or more of them.
+     */
+    boolean willRegister(Sequence pending, KvTier tier, Sequence waiting, int tokens);
 
     /** How much the prefix cache is used. */
     PrefixCacheUse prefixCacheUse();

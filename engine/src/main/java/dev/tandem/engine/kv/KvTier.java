@@ -8,5 +8,10 @@ public enum KvTier {
     /** GPU memory. */
     GPU,
     /** Host memory, which the CPU reads and the GPU reaches over the link. */
-    HOST
+    HOST;
+
+    /** The other tier. */
+    public KvTier other() {
+        return this == GPU ? HOST : GPU;
+    }
 }

@@ -1,11 +1,32 @@
 package dev.tandem.engine.kv;
 
 /**
- * How much the prefix cache is used.
+ * How much the prefix cache is used. Counts are so far.
  *
- * @param queries tokens of sequences that have started on the GPU and may hit, so far
- * @param hits how many of them were not computed, because their KV was in the cache
- * @param cachedBlocks GPU blocks that hold the KV of a prefix and that no sequence refers to
- * @param evictions blocks whose prefix was dropped to make room, so far
+ * @param queries tokens of sequences that have started and may hit
+ * @param gpuHits how many of them were read in GPU blocks where they were
+ * @param hostHits how many of them were read in host blocks where they were
+ * @param copiedHits how many of them were copied from the other tier
+ * @param gpu the cache in GPU blocks
+ * @param host the cache in host blocks
+ * @param demotions host blocks to which prefixes of GPU blocks were copied, before these are needed
  */
-public record PrefixCacheUse(long queries, long hits, int cachedBlocks, long evictions) {}
+public record PrefixCacheUse(
+        long queries, long gpuHits, long hostHits, long copiedHits, Tier gpu, Tier host, long demotions) {
+    /**
+     * The cache in the blocks of one tier.
+     *
+     * @param cachedBlocks blocks that hold the KV of a prefix and that no sequence refers to
+     * @param evictions blocks whose prefix was dropped to make room
+     */
+    public record Tier(int cachedBlocks, long evictions) {
+        static Tier of(BlockPool pool) {
+            return new Tier(pool.cached(), pool.evictions());
+        }
+    }
+
+    /** Tokens that were not computed, because their KV was in the cache. */
+    public long hits() {
+        return gpuHits + hostHits + copiedHits;
+    }
+}

@@ -3,7 +3,7 @@ package dev.tandem.engine.kv;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A node of {@link PrefixTree}: one full block of tokens after one prefix, and the GPU block that holds their KV.
+ * A node of {@link PrefixTree}: one full block of tokens after one prefix, and the block of a tier that holds their KV.
  *
  * <p>A root has no tokens and no block; it stands for the empty prefix of one cache salt.
  *
@@ -27,6 +27,12 @@ final class PrefixNode {
 
     /** False once the tree has dropped the node. */
     boolean attached = true;
+
+    /**
+     * Of a GPU node at the end of a host block: the node of a host block with the same prefix, which may be dropped.
+     */
+    @Nullable
+    PrefixNode hostCopy;
 
     @Nullable
     PrefixNode nextInBucket;

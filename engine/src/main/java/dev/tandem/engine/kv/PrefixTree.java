@@ -2,6 +2,7 @@ package dev.tandem.engine.kv;
 
 import dev.tandem.engine.request.Sequence;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -9,7 +10,7 @@ import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Which GPU block holds the KV of which tokens after which prefix.
+ * Which block of one tier holds the KV of which tokens after which prefix.
  *
  * <p>A chain hash finds a node, and a comparison of its parent and its tokens confirms it. So two prefixes with equal
  * hashes never share KV. Each cache salt has a root of its own, so prefixes of different salts never meet.
@@ -20,15 +21,17 @@ import org.jspecify.annotations.Nullable;
  */
 final class PrefixTree {
     private final int blockTokens;
-    private final PrefixCacheOptions options;
+    private final long hashMask;
+    private final PrefixHashes hashes;
     private final PrefixNode[] buckets;
     /** By salt; a root is there while it has children. */
     private final Map<String, PrefixNode> roots = new HashMap<>();
 
     /** Creates an empty tree over a pool of {@code blocks} blocks. */
-    PrefixTree(int blockTokens, int blocks, PrefixCacheOptions options) {
+    PrefixTree(int blockTokens, int blocks, long hashMask, PrefixHashes hashes) {
         this.blockTokens = blockTokens;
-        this.options = options;
+        this.hashMask = hashMask;
+        this.hashes = hashes;
         this.buckets = new PrefixNode[Integer.highestOneBit(Math.max(1, blocks)) << 1];
     }
 
@@ -40,13 +43,7 @@ final class PrefixTree {
 
     /** The root of a salt, to which the caller then adds a child. */
     PrefixNode rootToExtend(String salt) {
-        return roots.computeIfAbsent(salt, key -> {
-            long hash = options.seed();
-            for (int i = 0; i < key.length(); i++) {
-                hash = mix(hash, key.charAt(i));
-            }
-            return PrefixNode.root(key, masked(mix(hash, key.length())));
-        });
+        return roots.computeIfAbsent(salt, key -> PrefixNode.root(key, hashes.root(key)));
     }
 
     /** The child of a node with the sequence's tokens of the next block; null when there is none. */
@@ -57,11 +54,26 @@ final class PrefixTree {
 
     private @Nullable PrefixNode find(PrefixNode parent, Sequence sequence, long hash) {
         for (PrefixNode node = buckets[bucket(hash)]; node != null; node = node.nextInBucket) {
-            if (node.hash == hash && node.parent == parent && hasTokens(node, sequence)) {
+            if (meets(node, hash) && node.parent == parent && hasTokens(node, sequence)) {
                 return node;
             }
         }
         return null;
+    }
+
+    /** The child of a node with the tokens of the next block; null when there is none. */
+    @Nullable
+    PrefixNode child(PrefixNode parent, long hash, int[] tokens) {
+        for (PrefixNode node = buckets[bucket(hash)]; node != null; node = node.nextInBucket) {
+            if (meets(node, hash) && node.parent == parent && Arrays.equals(node.tokens, tokens)) {
+                return node;
+            }
+        }
+        return null;
+    }
+
+    private boolean meets(PrefixNode node, long hash) {
+        return ((node.hash ^ hash) & hashMask) == 0;
     }
 
     private boolean hasTokens(PrefixNode node, Sequence sequence) {
@@ -76,8 +88,13 @@ final class PrefixTree {
 
     /** Adds the child that {@link #child} does not find, and says that {@code block} holds its KV. */
     PrefixNode add(PrefixNode parent, Sequence sequence, int block) {
-        long hash = childHash(parent, sequence);
-        PrefixNode node = parent.child(hash, sequence.tokens(parent.depth * blockTokens, blockTokens), block);
+        int[] tokens = sequence.tokens(parent.depth * blockTokens, blockTokens);
+        return add(parent, childHash(parent, sequence), tokens, block);
+    }
+
+    /** Adds the child that {@link #child} does not find, and says that {@code block} holds its KV. */
+    PrefixNode add(PrefixNode parent, long hash, int[] tokens, int block) {
+        PrefixNode node = parent.child(hash, tokens, block);
         int bucket = bucket(hash);
         node.nextInBucket = buckets[bucket];
         buckets[bucket] = node;
@@ -88,6 +105,13 @@ final class PrefixTree {
         node.nextSibling = sibling;
         parent.firstChild = node;
         return node;
+    }
+
+    /** Forgets a root to which no child was added. */
+    void dropIfEmpty(PrefixNode node) {
+        if (node.depth == 0 && node.firstChild == null) {
+            roots.remove(node.salt);
+        }
     }
 
     /** Drops a node and its descendants. */
@@ -152,25 +176,11 @@ final class PrefixTree {
     }
 
     private long childHash(PrefixNode parent, Sequence sequence) {
-        long hash = parent.hash;
         int from = parent.depth * blockTokens;
-        for (int i = 0; i < blockTokens; i++) {
-            hash = mix(hash, sequence.token(from + i));
-        }
-        return masked(hash);
-    }
-
-    private long masked(long hash) {
-        return hash & options.hashMask();
+        return hashes.extended(parent.hash, sequence, from, from + blockTokens);
     }
 
     private int bucket(long hash) {
-        return (int) hash & buckets.length - 1;
-    }
-
-    /** One round of a multiplicative hash with folding, so that every bit of both values reaches the low bits. */
-    private static long mix(long hash, int value) {
-        long x = (hash ^ value) * 0x9E3779B97F4A7C15L;
-        return x ^ x >>> 29;
+        return (int) (hash & hashMask) & buckets.length - 1;
     }
 }

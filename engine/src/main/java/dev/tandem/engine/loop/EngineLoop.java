@@ -60,14 +60,15 @@ public final class EngineLoop {
         this.clock = clock;
         this.listener = new IsolatedListener(listener);
         var limits = executor.limits();
-        this.state = new SchedulerState(new KvCache(
+        KvCache kv = new KvCache(
                 limits.blockTokens(),
                 limits.hostBlockTokens(),
                 limits.gpuBlocks(),
                 limits.hostBlocks(),
                 limits.staging(),
                 config.prefixCache(),
-                limits.maxSharedBlocks()));
+                limits.maxSharedBlocks());
+        this.state = new SchedulerState(kv, scheduler.copies());
         this.committer = new PlanCommitter(state);
         this.pipeline = new StepPipeline(executor, clock, state, committer);
         this.requests = new LiveRequests(config, arrivals, clock, this.listener, committer, pipeline);
@@ -146,7 +147,7 @@ public final class EngineLoop {
      */
     private void emit(StepPipeline.Settled settled) {
         long now = settled.settledNanos();
-        pipeline.register(settled.step().plan());
+        pipeline.register(settled.step().plan(), settled.result());
         for (StepResult.Sampled sampled : settled.result().sampled()) {
             Sequence sequence = pipeline.get(sampled.sequence());
             if (sequence != null) { // else it was cancelled or ended while the step ran

@@ -162,15 +162,33 @@ final class StepPipeline {
         }
     }
 
-    /** Lets later sequences hit the KV that the plan's chunks have computed, but for sequences that it has lost. */
-    void register(StepPlan plan) {
+    /** Lets later sequences hit the KV that a step has computed or moved, but for sequences that it has lost. */
+    void register(StepPlan plan, StepResult result) {
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
-                Sequence sequence = live.get(chunk.sequence());
-                if (sequence != null && !(sequence.state() instanceof RequestState.Finished)) {
-                    committer.register(sequence, chunk.start() + chunk.rows());
-                }
+                register(chunk.sequence(), chunk.start() + chunk.rows());
             }
+        }
+        // steps that move KV or return in-flight tokens have no step after them yet, so all is computed
+        plan.swaps().forEach(swap -> registerComputed(swap.sequence()));
+        if (!plan.admissions().isEmpty()
+                || plan.slotsPerLayer() > 0
+                || !plan.resume().isEmpty()) {
+            result.sampled().stream().filter(StepResult.Sampled::fromHost).forEach(s -> registerComputed(s.sequence()));
+        }
+    }
+
+    private void registerComputed(long key) {
+        Sequence sequence = live.get(key);
+        if (sequence != null) {
+            register(key, sequence.computed());
+        }
+    }
+
+    private void register(long key, int tokens) {
+        Sequence sequence = live.get(key);
+        if (sequence != null && !(sequence.state() instanceof RequestState.Finished)) {
+            committer.register(sequence, tokens);
         }
     }
 

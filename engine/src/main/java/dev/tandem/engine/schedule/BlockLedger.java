@@ -3,11 +3,13 @@ package dev.tandem.engine.schedule;
 import dev.tandem.engine.kv.BlockTable;
 import dev.tandem.engine.kv.KvCapacity;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.PrefixUse;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -48,7 +50,11 @@ final class BlockLedger {
 
     private @Nullable KvDemandForecast hostForecast;
     /** References that the draft adds to GPU blocks, by block; only when sequences share KV. */
-    private final Map<Integer, Integer> added = new HashMap<>();
+    private final Map<Integer, Integer> addedOnGpu = new HashMap<>();
+
+    private final Map<Integer, Integer> addedOnHost = new HashMap<>();
+    /** What sequences that start or move take from the prefix cache; only those that take something. */
+    private final Map<Sequence, PrefixUse> uses = new LinkedHashMap<>();
 
     private long shared;
 
@@ -117,7 +123,7 @@ final class BlockLedger {
     }
 
     boolean hostHasRoomFor(Sequence sequence) {
-        return kv.blocksFor(KvTier.HOST, sequence.length()) <= freeHost;
+        return missingIn(KvTier.HOST, sequence) <= freeHost;
     }
 
     /**
@@ -133,11 +139,10 @@ final class BlockLedger {
         if (forecast.isEmpty()) {
             return true;
         }
-        if (tier == KvTier.HOST) {
-            return kv.blocksFor(tier, forecast.maxWith(candidate, candidate.length())) <= freeHost;
-        }
-        int tokens = own(candidate, referenced(hit(candidate)));
-        return kv.blocksFor(tier, forecast.maxWith(candidate, tokens, LOOK_AHEAD * tokens)) <= freeGpu;
+        int tokens = own(candidate, tier, referenced(use(candidate, tier)));
+        return tier == KvTier.HOST
+                ? kv.blocksFor(tier, forecast.maxWith(candidate, tokens)) <= freeHost
+                : kv.blocksFor(tier, forecast.maxWith(candidate, tokens, LOOK_AHEAD * tokens)) <= freeGpu;
     }
 
     /** Max tokens that the host's sequences will hold at a time with one more, by {@link KvDemandForecast}. */
@@ -149,39 +154,42 @@ final class BlockLedger {
     private KvDemandForecast forecast(KvTier tier) {
         if (tier == KvTier.GPU) {
             if (gpuForecast == null) {
-                gpuForecast = forecastOf(state.gpu(), ins, gpuStarts);
+                gpuForecast = forecastOf(KvTier.GPU, state.gpu(), ins, gpuStarts);
             }
             return gpuForecast;
         }
         if (hostForecast == null) {
-            hostForecast = forecastOf(state.host(), outs, hostStarts);
-            addAll(hostForecast, state.inFlight());
+            hostForecast = forecastOf(KvTier.HOST, state.host(), outs, hostStarts);
+            for (Sequence sequence : state.inFlight()) {
+                hostForecast.add(
+                        sequence, own(sequence, KvTier.HOST, sequence.table().hits()));
+            }
         }
         return hostForecast;
     }
 
     /** Of the sequences that hold blocks in a tier once the draft is carried out. */
-    private KvDemandForecast forecastOf(Iterable<Sequence> holders, List<Sequence> arrivals, List<Sequence> starts) {
+    private KvDemandForecast forecastOf(
+            KvTier tier, Iterable<Sequence> holders, List<Sequence> arrivals, List<Sequence> starts) {
         KvDemandForecast forecast = new KvDemandForecast(state.outputs());
         for (Sequence holder : holders) {
             if (!moved.contains(holder) && !drops.contains(holder)) {
-                forecast.add(holder, own(holder, holder.table().hits()));
+                forecast.add(holder, own(holder, tier, holder.table().hits()));
             }
         }
-        addAll(forecast, arrivals);
-        starts.forEach(start -> forecast.add(start, own(start, starts == gpuStarts ? hit(start).length : 0)));
+        arrivals.forEach(arrival -> forecast.add(arrival, own(arrival, tier, sharedBlocks(arrival))));
+        starts.forEach(start -> forecast.add(start, own(start, tier, sharedBlocks(start))));
         return forecast;
     }
 
-    /** Tokens of a sequence whose first blocks are shared with others. */
-    private int own(Sequence sequence, int sharedBlocks) {
-        return sequence.length() - sharedBlocks * kv.blockTokens(KvTier.GPU);
+    private int sharedBlocks(Sequence arrival) {
+        PrefixUse use = uses.get(arrival);
+        return use == null ? 0 : use.shared();
     }
 
-    private static void addAll(KvDemandForecast forecast, Iterable<Sequence> sequences) {
-        for (Sequence sequence : sequences) {
-            forecast.add(sequence, sequence.length());
-        }
+    /** Tokens of a sequence whose first blocks are shared with others. */
+    private int own(Sequence sequence, KvTier tier, int sharedBlocks) {
+        return sequence.length() - sharedBlocks * kv.blockTokens(tier);
     }
 
     /**
@@ -195,7 +203,9 @@ final class BlockLedger {
         freeGpu += freedBy(sequence);
         int free = release(sequence);
         if (toHost && sequence.remaining() == 1 && hostHasRoomFor(sequence)) {
-            freeHost -= kv.blocksFor(KvTier.HOST, sequence.computed());
+            PrefixUse use = use(sequence, KvTier.HOST);
+            freeHost -= kv.blocksFor(KvTier.HOST, sequence.computed()) - referenced(use);
+            take(sequence, use);
             outs.add(sequence);
             moved.add(sequence);
         } else {
@@ -207,7 +217,8 @@ final class BlockLedger {
     /** Drops a host sequence's KV. */
     void dropFromHost(Sequence sequence) {
         hostForecast = null;
-        freeHost += sequence.table().count();
+        freeHost += freedBy(sequence);
+        release(sequence);
         drops.add(sequence);
     }
 
@@ -215,8 +226,13 @@ final class BlockLedger {
     void bringIn(Sequence sequence) {
         gpuForecast = null;
         hostForecast = null;
-        freeGpu -= kv.blocksFor(KvTier.GPU, sequence.computed());
-        freeHost += sequence.table().count();
+        PrefixUse use = use(sequence, KvTier.GPU);
+        int referenced = referenced(use);
+        freeGpu -= kv.blocksFor(KvTier.GPU, sequence.computed()) - referenced;
+        freeBeforeMoves -= use.shared() - referenced;
+        take(sequence, use);
+        freeHost += freedBy(sequence);
+        release(sequence);
         gpuSequences++;
         ins.add(sequence);
         moved.add(sequence);
@@ -224,68 +240,145 @@ final class BlockLedger {
 
     /** Counts the blocks of all tokens of a waiting sequence that starts in the tier. */
     void start(Sequence sequence, KvTier tier) {
-        KvDemandForecast forecast;
-        int[] hit = tier == KvTier.GPU ? hit(sequence) : NO_BLOCKS;
-        if (tier == KvTier.GPU) {
-            gpuStarts.add(sequence);
-            forecast = gpuForecast;
-            freeGpu -= missingOnGpu(sequence);
-            freeBeforeMoves -= hit.length - referenced(hit);
-            shared += referenced(hit);
-            for (int block : hit) {
-                added.merge(block, 1, Integer::sum);
-            }
-            gpuSequences++;
-        } else {
-            hostStarts.add(sequence);
-            forecast = hostForecast;
-            freeHost -= kv.blocksFor(tier, sequence.length());
-        }
+        boolean onGpu = tier == KvTier.GPU;
+        KvDemandForecast forecast = onGpu ? gpuForecast : hostForecast;
+        PrefixUse use = use(sequence, tier);
+        int referenced = referenced(use);
+        add(tier, referenced - kv.blocksFor(tier, sequence.length()));
+        add(tier.other(), -pinned(use));
+        freeBeforeMoves -= onGpu ? use.shared() - referenced : pinned(use);
+        take(sequence, use);
+        (onGpu ? gpuStarts : hostStarts).add(sequence);
+        gpuSequences += onGpu ? 1 : 0;
         if (forecast != null) {
-            forecast.add(sequence, own(sequence, hit.length));
+            forecast.add(sequence, own(sequence, tier, use.shared()));
         }
     }
 
-    /** GPU blocks of a waiting sequence's hit, in token order; none when block tables have no room for them. */
-    int[] hit(Sequence waiting) {
-        if (waiting.state() != RequestState.WAITING) {
-            return NO_BLOCKS;
+    /** Counts what a use takes. */
+    private void take(Sequence sequence, PrefixUse use) {
+        if (use.tokens() == 0) {
+            return;
         }
-        int[] hit = kv.hit(waiting);
-        return hit.length == 0 || shared + hit.length <= kv.maxShared() ? hit : NO_BLOCKS;
+        uses.put(sequence, use);
+        shared += use.tier() == KvTier.GPU ? referenced(use) : 0;
+        addReferences(use, 1);
+    }
+
+    /** Counts references to the shared blocks of a use, and to those that it copies until the plan is made. */
+    private void addReferences(PrefixUse use, int each) {
+        for (int i = 0; i < use.shared(); i++) {
+            added(use.tier()).merge(use.found()[i], each, Integer::sum);
+        }
+        for (int i = 0; i < use.copyTo(); i++) {
+            added(use.tier().other()).merge(use.other()[i], each, Integer::sum);
+        }
+    }
+
+    /** What the draft's sequences take from the prefix cache when they start or move; nothing for all others. */
+    Map<Sequence, PrefixUse> uses() {
+        return uses;
+    }
+
+    /** What a sequence of the draft takes from the prefix cache in its tier. */
+    PrefixUse usedBy(Sequence sequence, KvTier tier) {
+        PrefixUse use = uses.get(sequence);
+        return use == null ? PrefixUse.nothing(tier) : use;
+    }
+
+    /** What a sequence would take from the prefix cache if it started in a tier, or were moved there. */
+    PrefixUse use(Sequence sequence, KvTier tier) {
+        if (!kv.cachesPrefixes()) {
+            return PrefixUse.nothing(tier);
+        }
+        boolean starts = sequence.state() == RequestState.WAITING;
+        if (!starts && sequence.table().tier() == tier) {
+            return PrefixUse.nothing(tier);
+        }
+        int[] found = kv.hit(sequence, tier);
+        if (tier == KvTier.GPU && shared + found.length > kv.maxShared(tier)) {
+            return PrefixUse.nothing(tier);
+        }
+        int each = kv.blockTokens(tier);
+        int gpuEach = kv.blockTokens(KvTier.GPU);
+        int ratio = kv.blockTokens(KvTier.HOST) / gpuEach;
+        // a copy begins and ends with a host block
+        int whole = tier == KvTier.GPU ? found.length / ratio * ratio : found.length;
+        if (!starts) {
+            return PrefixUse.sharing(tier, found, whole, whole * each);
+        }
+        // this draft's moves to the GPU free host blocks that they still read
+        int[] other = tier == KvTier.GPU || ins.isEmpty() ? kv.hit(sequence, tier.other()) : NO_BLOCKS;
+        int otherEach = kv.blockTokens(tier.other());
+        int max = (sequence.length() - 2) / gpuEach / ratio * ratio * gpuEach;
+        int tokens = Math.min(max, other.length / (tier == KvTier.GPU ? 1 : ratio) * ratio * gpuEach);
+        int from = whole * each;
+        int known = found.length * each;
+        if (tokens <= known || !state.copies().pays(tokens - from, known, tokens)) {
+            return PrefixUse.sharing(tier, found, found.length, known);
+        }
+        return new PrefixUse(tier, found, whole, other, from / otherEach, tokens / otherEach, tokens);
+    }
+
+    /** Tokens of a waiting sequence that need not be computed if it starts in the tier. */
+    int hit(Sequence waiting, KvTier tier) {
+        return use(waiting, tier).tokens();
+    }
+
+    /** Free blocks of a tier that a sequence takes when it starts there or is moved there, for all of its tokens. */
+    int missingIn(KvTier tier, Sequence sequence) {
+        return kv.blocksFor(tier, sequence.length()) - referenced(use(sequence, tier));
+    }
+
+    /** Whether {@code blocks} blocks can be borrowed if the sequence starts or moves to the GPU. */
+    boolean leaves(Sequence arriving, int blocks) {
+        if (blocks == 0 || !kv.cachesPrefixes()) {
+            return true;
+        }
+        PrefixUse use = use(arriving, KvTier.GPU);
+        return blocks <= borrowable() - (use.shared() - referenced(use));
+    }
+
+    /** GPU blocks that the step may borrow if the sequence starts on the host: it may copy from others. */
+    int borrowableBeside(Sequence startingOnHost) {
+        return startingOnHost.state() == RequestState.WAITING
+                ? borrowable() - pinned(use(startingOnHost, KvTier.HOST))
+                : borrowable();
     }
 
     /**
-     * Free blocks that a sequence takes when it starts on the GPU, or is moved there. Blocks of its hit are free too
-     * while nobody refers to them.
+     * Shared blocks of a use that other sequences refer to once the draft is carried out. A sequence that refers to a
+     * block refers to all blocks before it, so they are the first ones.
      */
-    int missingOnGpu(Sequence sequence) {
-        return kv.blocksFor(KvTier.GPU, sequence.length()) - referenced(hit(sequence));
+    private int referenced(PrefixUse use) {
+        return referenced(use.tier(), use.found(), use.shared());
     }
 
-    /** Whether {@code blocks} blocks can be borrowed if the sequence starts. */
-    boolean leaves(Sequence starting, int blocks) {
-        int[] hit = hit(starting);
-        return hit.length == 0 || blocks <= borrowable() - (hit.length - referenced(hit));
+    /** Free blocks of the other tier that must not be granted before a use has copied from them. */
+    private int pinned(PrefixUse use) {
+        return use.copies() ? use.copyTo() - referenced(use.tier().other(), use.other(), use.copyTo()) : 0;
     }
 
-    /**
-     * Blocks of a hit that other sequences refer to once the draft is carried out. A sequence that refers to a block
-     * refers to all blocks before it, so they are the first ones.
-     */
-    private int referenced(int[] hit) {
-        int count = hit.length;
-        while (count > 0 && references(hit[count - 1]) == 0) {
+    private int referenced(KvTier tier, int[] blocks, int of) {
+        int count = of;
+        while (count > 0 && references(tier, blocks[count - 1]) == 0) {
             count--;
         }
         return count;
     }
 
-    private int references(int block) {
-        return kv.pool(KvTier.GPU).references(block) + added.getOrDefault(block, 0);
+    private Map<Integer, Integer> added(KvTier tier) {
+        return switch (tier) {
+            case GPU -> addedOnGpu;
+            case HOST -> addedOnHost;
+        };
     }
 
-    /** GPU blocks that become free if the sequence leaves the GPU. */
+    private int references(KvTier tier, int block) {
+        return kv.pool(tier).references(block) + added(tier).getOrDefault(block, 0);
+    }
+
+    /** Blocks that become free if the sequence leaves its tier. */
     int freedBy(Sequence leaving) {
         BlockTable table = leaving.table();
         if (!kv.cachesPrefixes()) {
@@ -293,12 +386,12 @@ final class BlockLedger {
         }
         int freed = 0;
         for (int i = 0; i < table.count(); i++) {
-            freed += references(table.block(i)) == 1 ? 1 : 0;
+            freed += references(table.tier(), table.block(i)) == 1 ? 1 : 0;
         }
         return freed;
     }
 
-    /** Counts the sequence's references to GPU blocks as gone; returns how many blocks nobody else refers to now. */
+    /** Counts the sequence's references to its blocks as gone; returns how many blocks nobody else refers to now. */
     private int release(Sequence sequence) {
         BlockTable table = sequence.table();
         if (!kv.cachesPrefixes()) {
@@ -307,17 +400,65 @@ final class BlockLedger {
         int own = 0;
         for (int i = 0; i < table.count(); i++) {
             int block = table.block(i);
-            added.merge(block, -1, Integer::sum);
-            own += kv.pool(KvTier.GPU).references(block) == 1 ? 1 : 0;
+            added(table.tier()).merge(block, -1, Integer::sum);
+            own += kv.pool(table.tier()).references(block) == 1 ? 1 : 0;
         }
         return own;
+    }
+
+    /**
+     * Whether a waiting sequence is to wait, because another one computes at least half of the tokens that it lacks,
+     * and others may hit these soon. A sequence does not wait for one of lower priority.
+     */
+    boolean defers(Sequence waiting) {
+        if (!kv.cachesPrefixes() || !waiting.request().caching().enabled()) {
+            return false;
+        }
+        if (kv.pending().isEmpty() && gpuStarts.isEmpty() && hostStarts.isEmpty()) {
+            return false;
+        }
+        int known = Math.max(hit(waiting, KvTier.GPU), hit(waiting, KvTier.HOST));
+        int each = kv.blockTokens(KvTier.GPU);
+        int tokens = (known + (waiting.length() - known) / 2 + each - 1) / each * each;
+        if (tokens <= known || tokens >= waiting.length()) {
+            return false;
+        }
+        for (Sequence pending : kv.pending()) {
+            if (!drops.contains(pending) && computes(pending, pending.table().tier(), waiting, tokens)) {
+                return true;
+            }
+        }
+        return anyComputes(gpuStarts, KvTier.GPU, waiting, tokens)
+                || anyComputes(hostStarts, KvTier.HOST, waiting, tokens);
+    }
+
+    private boolean anyComputes(List<Sequence> starts, KvTier tier, Sequence waiting, int tokens) {
+        for (Sequence start : starts) {
+            if (start.request().caching().enabled() && computes(start, tier, waiting, tokens)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private boolean computes(Sequence other, KvTier tier, Sequence waiting, int tokens) {
+        return other.request().priority() <= waiting.request().priority()
+                && kv.willRegister(other, tier, waiting, tokens);
     }
 
     /** Undoes {@link #start} in the host tier. */
     void undoHostStart(Sequence sequence) {
         hostForecast = null;
         hostStarts.remove(sequence);
-        freeHost += kv.blocksFor(KvTier.HOST, sequence.length());
+        PrefixUse use = uses.remove(sequence);
+        if (use == null) {
+            freeHost += kv.blocksFor(KvTier.HOST, sequence.length());
+            return;
+        }
+        addReferences(use, -1);
+        freeHost += kv.blocksFor(KvTier.HOST, sequence.length()) - referenced(use);
+        add(KvTier.GPU, pinned(use));
+        freeBeforeMoves += pinned(use);
     }
 
     /** Counts the blocks that the sequence lacks as used. */

@@ -2,6 +2,7 @@ package dev.tandem.engine.schedule;
 
 import dev.tandem.engine.kv.KvCache;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.PrefixUse;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.RequestState;
@@ -22,6 +23,12 @@ import org.jspecify.annotations.Nullable;
  * <p>Owned by: engine thread.
  */
 public final class PlanCommitter {
+    /**
+     * Max host blocks per step that cold prefixes are copied to. With 64 tokens of 128 KiB each that is 64 MiB, of
+     * which only the first layers' part delays a step. Not tuned.
+     */
+    private static final int MAX_DEMOTIONS = 8;
+
     private final SchedulerState state;
     private final KvCache kv;
 
@@ -47,13 +54,16 @@ public final class PlanCommitter {
         blocks.drops().forEach(this::drop);
         draft.bypassed().forEach(sequence -> sequence.timings().countBypassed());
         // before any block is granted: a hit must not be evicted
-        List.of(draft.rows(0), draft.rows(1)).forEach(rows -> rows.forEach(this::startIfWaiting));
+        blocks.uses().forEach(kv::claim);
+        List.of(draft.rows(0), draft.rows(1)).forEach(rows -> rows.forEach(row -> startIfWaiting(row, blocks)));
         // before the moves: staging must not lie in blocks that a move of the same step still reads
         int[] staging = kv.borrow(draft.stagingBlocks());
         List<Swap> swaps = swaps(blocks);
         List<Chunk> first = chunks(draft.rows(0));
         List<Chunk> second = chunks(draft.rows(1));
         List<Admission> admissions = admissions(draft.admissions());
+        swaps = withDemotions(swaps);
+        blocks.uses().forEach(kv::endCopy);
         kv.giveBack(staging);
         int inFlight = state.inFlight().size();
         state.scheduled(draft.rows(0).size() + draft.rows(1).size() + inFlight);
@@ -92,38 +102,68 @@ public final class PlanCommitter {
         state.queue().add(sequence);
     }
 
-    /** Moves out come before moves in, which may take the blocks that they free. */
+    /** Copies to the host come before those to the GPU, which may take the blocks that they free. */
     private List<Swap> swaps(BlockLedger blocks) {
-        int count = blocks.outs().size() + blocks.ins().size();
-        if (count == 0) {
+        if (blocks.outs().isEmpty() && blocks.ins().isEmpty() && blocks.uses().isEmpty()) {
             return List.of();
         }
-        List<Swap> swaps = new ArrayList<>(count);
+        List<Swap> swaps = new ArrayList<>();
         for (Sequence sequence : blocks.outs()) {
             state.countPreemption();
             sequence.tiers().countPreemption();
-            swaps.add(move(sequence, KvTier.HOST));
+            swaps.add(move(sequence, blocks.usedBy(sequence, KvTier.HOST)));
         }
+        addCopies(blocks, KvTier.HOST, swaps);
+        addCopies(blocks, KvTier.GPU, swaps);
         for (Sequence sequence : blocks.ins()) {
-            swaps.add(move(sequence, KvTier.GPU));
+            swaps.add(move(sequence, blocks.usedBy(sequence, KvTier.GPU)));
         }
         return swaps;
     }
 
-    private Swap move(Sequence sequence, KvTier to) {
+    private void addCopies(BlockLedger blocks, KvTier to, List<Swap> swaps) {
+        blocks.uses().forEach((sequence, use) -> {
+            if (use.tier() == to && use.copies()) {
+                swaps.add(kv.copy(sequence, use)
+                        .orElseThrow(
+                                () -> new IllegalStateException("the " + to + " tier has no room for the prefix of "
+                                        + sequence + ", which the draft copies there; its block counts are wrong")));
+            }
+        });
+    }
+
+    /**
+     * Adds copies of cold prefixes to the host. They come last: they read GPU blocks that this plan grants to nobody,
+     * and write host blocks that no copy of this plan reads.
+     */
+    private List<Swap> withDemotions(List<Swap> swaps) {
+        if (swaps.stream().anyMatch(swap -> swap.to() == KvTier.GPU)) {
+            return swaps;
+        }
+        List<Swap> demotions = kv.demote(MAX_DEMOTIONS);
+        if (demotions.isEmpty()) {
+            return swaps;
+        }
+        List<Swap> all = new ArrayList<>(swaps);
+        all.addAll(demotions);
+        return all;
+    }
+
+    private Swap move(Sequence sequence, PrefixUse use) {
+        KvTier to = use.tier();
         state.unsettle(sequence);
-        Swap swap = kv.move(sequence, to)
+        Swap swap = kv.move(sequence, use)
                 .orElseThrow(() -> new IllegalStateException("the " + to + " tier has no room for " + sequence
                         + ", which the draft moves there; its block counts are wrong"));
         state.settle(sequence);
         return swap;
     }
 
-    private void startIfWaiting(StepDraft.Row row) {
+    private void startIfWaiting(StepDraft.Row row, BlockLedger blocks) {
         Sequence sequence = row.sequence();
         if (sequence.state() == RequestState.WAITING) {
             state.queue().remove(sequence);
-            kv.start(sequence, row.site().tier(), row.start() / kv.blockTokens(KvTier.GPU));
+            kv.start(sequence, blocks.usedBy(sequence, row.site().tier()));
             state.settle(sequence);
         }
     }
@@ -222,12 +262,15 @@ public final class PlanCommitter {
     }
 
     /**
-     * Lets later sequences hit what the sequence has computed.
+     * Lets later sequences hit what the sequence has computed. The executor owns the blocks of an in-flight sequence,
+     * so these are registered after it has returned.
      *
      * @param tokens from the start whose KV is computed
      */
     public void register(Sequence sequence, int tokens) {
-        kv.register(sequence, tokens);
+        if (!state.isInFlight(sequence.key())) {
+            kv.register(sequence, tokens);
+        }
     }
 
     /** Lets no later sequence hit what the sequence has computed, because it may be wrong. */

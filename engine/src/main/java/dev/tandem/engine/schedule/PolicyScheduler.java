@@ -24,6 +24,7 @@ public final class PolicyScheduler implements Scheduler {
     private final ToDoubleFunction<StepDraft> predictor;
     private final Calibration calibration;
     private final DecisionLog log;
+    private final CopyRule copies;
     /** Steps that have no result yet. */
     private final Queue<Planned> planned = new ArrayDeque<>();
 
@@ -36,6 +37,22 @@ public final class PolicyScheduler implements Scheduler {
      */
     public PolicyScheduler(
             Policy policy, ToDoubleFunction<StepDraft> predictor, Calibration calibration, DecisionLog log) {
+        this(policy, predictor, calibration, log, CopyRule.ALWAYS);
+    }
+
+    /**
+     * Creates a scheduler.
+     *
+     * @param predictor seconds of a draft; 0 without a cost model
+     * @param copies whether cached prefixes are copied between the tiers
+     */
+    public PolicyScheduler(
+            Policy policy,
+            ToDoubleFunction<StepDraft> predictor,
+            Calibration calibration,
+            DecisionLog log,
+            CopyRule copies) {
+        this.copies = copies;
         this.policy = policy;
         this.predictor = predictor;
         this.calibration = calibration;
@@ -45,6 +62,11 @@ public final class PolicyScheduler implements Scheduler {
     /** A scheduler without a cost model. */
     public static PolicyScheduler of(Policy policy) {
         return new PolicyScheduler(policy, draft -> 0, (draft, result, predicted, seconds) -> {}, new DecisionLog(1));
+    }
+
+    @Override
+    public CopyRule copies() {
+        return copies;
     }
 
     @Override

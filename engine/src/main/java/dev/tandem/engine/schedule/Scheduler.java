@@ -12,6 +12,11 @@ public interface Scheduler {
      */
     StepPlan plan(SchedulerState state, PlanCommitter committer);
 
+    /** Whether cached prefixes are copied between the tiers. */
+    default CopyRule copies() {
+        return CopyRule.ALWAYS;
+    }
+
     /**
      * Reports the result of the oldest planned step that has not been reported yet.
      *

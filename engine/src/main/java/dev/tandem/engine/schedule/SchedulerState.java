@@ -32,6 +32,7 @@ public final class SchedulerState {
     private static final double NEWEST_WEIGHT = 1.0 / 32;
 
     private final KvCache kv;
+    private final CopyRule copies;
     private final WaitingQueue waiting = new WaitingQueue();
     private final TreeSet<Sequence> gpu = new TreeSet<>(WaitingQueue.ORDER);
     private final TreeSet<Sequence> host = new TreeSet<>(WaitingQueue.ORDER);
@@ -48,9 +49,20 @@ public final class SchedulerState {
     private double meanOutput = INITIAL_OUTPUT;
     private long ended;
 
-    /** Creates a state without sequences. */
+    /** Creates a state without sequences, in which cached prefixes are always copied. */
     public SchedulerState(KvCache kv) {
+        this(kv, CopyRule.ALWAYS);
+    }
+
+    /** Creates a state without sequences. */
+    public SchedulerState(KvCache kv, CopyRule copies) {
         this.kv = kv;
+        this.copies = copies;
+    }
+
+    /** Whether cached prefixes are copied between the tiers. */
+    public CopyRule copies() {
+        return copies;
     }
 
     /** Block sizes and free blocks of both tiers. */

@@ -2,6 +2,7 @@ package dev.tandem.engine.schedule;
 
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.PrefillStaging;
+import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.step.AttentionSite;
 import java.util.ArrayList;
@@ -125,15 +126,33 @@ public final class StepDraft {
 
     /** Tokens of a waiting sequence that need not be computed if it starts on the GPU: they are in the prefix cache. */
     public int hit(Sequence waiting) {
-        return blocks.hit(waiting).length * state.kv().blockTokens(KvTier.GPU);
+        return blocks.hit(waiting, KvTier.GPU);
+    }
+
+    /** Tokens of a waiting sequence that need not be computed if it starts on the host. */
+    public int hostHit(Sequence waiting) {
+        return blocks.hit(waiting, KvTier.HOST);
+    }
+
+    /**
+     * Whether a waiting sequence is to wait for another one that computes at least half of the tokens that it lacks, so
+     * that it hits them.
+     */
+    public boolean defers(Sequence waiting) {
+        return blocks.defers(waiting);
     }
 
     /** Free GPU blocks that a sequence would take if it started on the GPU, or were moved there. */
     public int missingOnGpu(Sequence sequence) {
-        return blocks.missingOnGpu(sequence);
+        return blocks.missingIn(KvTier.GPU, sequence);
     }
 
-    /** GPU blocks that become free if the sequence leaves the GPU: those that no other sequence refers to. */
+    /** Free host blocks that a sequence would take if it started on the host, or were moved there. */
+    public int missingOnHost(Sequence sequence) {
+        return blocks.missingIn(KvTier.HOST, sequence);
+    }
+
+    /** Blocks that become free if the sequence leaves its tier: those that no other sequence refers to. */
     public int freedBy(Sequence leaving) {
         return blocks.freedBy(leaving);
     }
@@ -144,7 +163,8 @@ public final class StepDraft {
      * @param reserve further blocks that are to stay free
      */
     public boolean gpuHasRoomFor(Sequence sequence, int reserve) {
-        return blocks.missingOnGpu(sequence) + reserve <= freeGpu() && blocks.leaves(sequence, stagingBlocks());
+        return blocks.missingIn(KvTier.GPU, sequence) + reserve <= freeGpu()
+                && blocks.leaves(sequence, stagingBlocks());
     }
 
     /** Whether the host pool is large enough for the sequence's max length. */
@@ -277,7 +297,7 @@ public final class StepDraft {
 
     /** Starts a waiting sequence in sub-batch 0 and counts blocks for all of its tokens in the tier of the site. */
     public void start(Sequence sequence, int rows, AttentionSite site) {
-        int start = site.tier() == KvTier.GPU ? hit(sequence) : 0;
+        int start = blocks.hit(sequence, site.tier());
         blocks.start(sequence, site.tier());
         append(0, new Row(sequence, start, rows, site));
     }
@@ -326,7 +346,7 @@ public final class StepDraft {
     public int prefillOffloadRoom(Sequence sequence, int rows) {
         PrefillStaging staging = state.kv().staging();
         int used = staged.gpuBlocks() * staging.blockTokens();
-        int max = Math.min(rows, staging.maxTokens(budget.maxBatchTokens()) - used - sequence.computed());
+        int max = Math.min(rows, staging.maxTokens(budget.maxBatchTokens()) - used - startOnHost(sequence));
         if (max <= 0 || canStage(sequence, max)) {
             return Math.max(0, max);
         }
@@ -345,7 +365,13 @@ public final class StepDraft {
 
     private boolean canStage(Sequence sequence, int rows) {
         PrefillStaging staging = state.kv().staging();
-        return staging.blocks(staged.plus(staging.need(sequence.computed(), rows))) <= blocks.borrowable();
+        return staging.blocks(staged.plus(staging.need(startOnHost(sequence), rows)))
+                <= blocks.borrowableBeside(sequence);
+    }
+
+    /** Tokens before those that the sequence computes next, if it is on the host or starts there. */
+    private int startOnHost(Sequence sequence) {
+        return sequence.state() == RequestState.WAITING ? hostHit(sequence) : sequence.computed();
     }
 
     private PrefillStaging.Need staged(Row row) {

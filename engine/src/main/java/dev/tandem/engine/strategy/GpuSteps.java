@@ -28,6 +28,9 @@ public final class GpuSteps {
             return draft;
         }
         for (Sequence sequence : state.waiting().view()) {
+            if (draft.defers(sequence)) {
+                continue;
+            }
             int left = budget.maxBatchTokens() - draft.totalRows();
             int rows = sequence.length() - draft.hit(sequence);
             boolean cut = draft.totalRows() == 0 && rows > left;

@@ -27,7 +27,7 @@ final class HostTier {
      * max number of tokens that all are forecast to hold.
      */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
-        int blocks = draft.state().kv().blocksFor(KvTier.HOST, sequence.length());
+        int blocks = draft.missingOnHost(sequence);
         int grow = draft.state().host().size() + draft.state().inFlight().size();
         return draft.fitsHost(sequence) && blocks + grow <= draft.freeHost() && draft.roomToGrow(KvTier.HOST, sequence);
     }

@@ -38,6 +38,9 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
      * {@link #piggybackedTokens}: such steps are short enough to keep the CPU busy.
      */
     private static final int MAX_WITH_IN_FLIGHT = 4;
+    /** Max prompts per step that wait for the prefix of another: each takes time to plan. Not tuned. */
+    private static final int MAX_DEFERRED = 64;
+
     /** Rows of long steps are rounded up to a multiple of this: cublasLt computes that many anyway. */
     private static final int ROW_STEP = 64;
 
@@ -144,9 +147,10 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
     }
 
     /**
-     * Starts waiting prompts in their order. A prompt that fits neither tier lets {@code queueBypasses} later prompts
-     * of its priority start before it, counted over all steps, and then no more. So the wait of large prompts is
-     * bounded, and small prompts use the blocks that they leave free.
+     * Starts waiting prompts in their order. One whose prefix another prompt computes waits for it, and later ones
+     * pass: it counts as neither bypassed nor waiting for room. A prompt that fits neither tier lets
+     * {@code queueBypasses} later prompts of its priority start before it, counted over all steps, and then no more. So
+     * the wait of large prompts is bounded, and small prompts use the blocks that they leave free.
      *
      * @param alreadyRunning sequences that already run, on both tiers
      * @param queueBypasses max prompts that start before one that does not fit
@@ -157,10 +161,16 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         List<Sequence> bypassed = new ArrayList<>();
         List<Integer> startsBefore = new ArrayList<>();
         int starts = 0;
+        int deferred = 0;
         for (Sequence sequence : draft.state().waiting().view()) {
-            int rows = rows(draft, sequence.length() - (gpu ? draft.hit(sequence) : 0), maxRows);
-            if (rows == 0 || running >= draft.budget().maxSequences()) {
+            int known = gpu ? draft.hit(sequence) : draft.hostHit(sequence);
+            int rows = rows(draft, sequence.length() - known, maxRows);
+            if (rows == 0 || running >= draft.budget().maxSequences() || deferred == MAX_DEFERRED) {
                 return;
+            }
+            if (draft.defers(sequence)) {
+                deferred++;
+                continue;
             }
             if (!bypassed.isEmpty()
                     && sequence.request().priority()
@@ -200,7 +210,8 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         if (gpu && GpuTier.hasRoom(draft, sequence)) {
             return Optional.of(new Start(gpuRows, AttentionSite.GPU_FROM_GPU));
         }
-        int rows = rows(draft, sequence.length(), maxRows);
+        int length = sequence.length() - draft.hostHit(sequence);
+        int rows = rows(draft, length, maxRows);
         if (rows == 0 || !host.test(sequence) || !HostTier.hasRoom(draft, sequence)) {
             return Optional.empty();
         }
@@ -211,7 +222,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         }
         // a longer prompt stays in GPU blocks until its last chunk has run
         int rest = rows(draft, sequence.length() - draft.hit(sequence), maxRows);
-        boolean staysOnGpu = rest > 0 && (!fitsStaging || rows < sequence.length());
+        boolean staysOnGpu = rest > 0 && (!fitsStaging || rows < length);
         return staysOnGpu && GpuTier.hasRoom(draft, sequence)
                 ? Optional.of(new Start(rest, AttentionSite.GPU_FROM_GPU))
                 : Optional.empty();

@@ -312,6 +312,18 @@ public final class StepPredictor {
         return cost.layers() * (cost.linear(LONG_PROMPT) / LONG_PROMPT * rows + cost.prefillAttention(pairs));
     }
 
+    /**
+     * Whether KV is copied between the tiers in less time than gpu-only computes it.
+     *
+     * @param copied tokens to copy
+     * @param from position of the first token that would be computed otherwise
+     * @param to position after the last one
+     */
+    public boolean copyPays(int copied, int from, int to) {
+        long rows = (long) to - from;
+        return cost.transfer(copied * kvBytesPerToken) < promptSeconds(rows, rows * from + rows * (rows + 1) / 2);
+    }
+
     private double outsideLayers(int rows, int outputs) {
         return !ends ? 0 : cost.preLayer(rows) + cost.postLayer(outputs) + cost.stepOverhead();
     }

@@ -31,7 +31,7 @@ class KvCacheTest {
         for (int i = 0; i < 20_000; i++) {
             if (live.size() < 8 && random.nextInt(4) == 0) {
                 Sequence sequence = sequence(i);
-                cache.start(sequence, random.nextBoolean() ? KvTier.GPU : KvTier.HOST, 0);
+                cache.start(sequence, PrefixUse.nothing(random.nextBoolean() ? KvTier.GPU : KvTier.HOST));
                 live.add(sequence);
             } else if (!live.isEmpty()) {
                 Sequence sequence = live.get(random.nextInt(live.size()));
@@ -40,7 +40,7 @@ class KvCacheTest {
                         cache.release(sequence);
                         live.remove(sequence);
                     }
-                    case 1 -> cache.move(sequence, random.nextBoolean() ? KvTier.GPU : KvTier.HOST);
+                    case 1 -> cache.move(sequence, PrefixUse.nothing(random.nextBoolean() ? KvTier.GPU : KvTier.HOST));
                     default -> {
                         int tokens = sequence.computed() + 1 + random.nextInt(30);
                         if (cache.grow(sequence, tokens)) {

@@ -10,10 +10,8 @@ import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.sampling.TokenSampler;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
-import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.stream.IntStream;
@@ -22,9 +20,10 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** The prefix cache by itself. Blocks have 4 tokens. */
+/** The prefix cache by itself. GPU blocks have 4 tokens, host blocks 8. */
 class PrefixCacheTest {
     private static final int BLOCK = 4;
+    private static final int HOST_BLOCK = 8;
     private static final int OPERATIONS = Integer.getInteger("tandem.cache.operations", 8_000);
 
     private long keys;
@@ -37,7 +36,7 @@ class PrefixCacheTest {
 
     private static KvCache cache(int blocks, long hashMask, long maxShared) {
         PrefixCacheOptions options = new PrefixCacheOptions(true, 1, hashMask);
-        return new KvCache(BLOCK, BLOCK, blocks, 20, PrefillStaging.NONE, options, maxShared);
+        return new KvCache(BLOCK, HOST_BLOCK, blocks, 20, PrefillStaging.NONE, options, maxShared);
     }
 
     private Sequence sequence(PrefixCaching caching, int... prompt) {
@@ -51,9 +50,42 @@ class PrefixCacheTest {
         return sequence(PrefixCaching.SHARED, prompt);
     }
 
+    private int[] hit(Sequence sequence) {
+        return cache.hit(sequence, KvTier.GPU);
+    }
+
+    private int[] hostHit(Sequence sequence) {
+        return cache.hit(sequence, KvTier.HOST);
+    }
+
+    private PrefixUse sharing(Sequence sequence, KvTier tier) {
+        int[] hit = cache.hit(sequence, tier);
+        return PrefixUse.sharing(tier, hit, hit.length, hit.length * cache.blockTokens(tier));
+    }
+
     private Sequence start(Sequence sequence) {
-        cache.start(sequence, KvTier.GPU, cache.hit(sequence).length);
+        return start(sequence, KvTier.GPU);
+    }
+
+    private Sequence start(Sequence sequence, KvTier tier) {
+        PrefixUse use = sharing(sequence, tier);
+        cache.claim(sequence, use);
+        cache.start(sequence, use);
         return sequence;
+    }
+
+    /** Moves a sequence; whole host blocks of it that the tier has are shared. */
+    private Optional<Swap> move(Sequence sequence, KvTier tier) {
+        int[] hit = cache.hit(sequence, tier);
+        int shared = tier == KvTier.HOST ? hit.length : hit.length / 2 * 2;
+        PrefixUse use = PrefixUse.sharing(tier, hit, shared, shared * cache.blockTokens(tier));
+        if (sequence.table().tier() == tier
+                || sequence.computed() == 0
+                || cache.blocksFor(tier, sequence.computed()) > cache.pool(tier).free()) {
+            return Optional.empty();
+        }
+        cache.claim(sequence, use);
+        return cache.move(sequence, use);
     }
 
     /** Starts a sequence and computes its prompt. */
@@ -79,8 +111,8 @@ class PrefixCacheTest {
     @Test
     void theLastTokenIsAlwaysComputed() {
         cache.release(computed(tokens(0, 8)));
-        assertThat(cache.hit(waiting(tokens(0, 8)))).hasSize(1);
-        assertThat(cache.hit(waiting(tokens(0, 9)))).hasSize(2);
+        assertThat(hit(waiting(tokens(0, 8)))).hasSize(1);
+        assertThat(hit(waiting(tokens(0, 9)))).hasSize(2);
     }
 
     @Test
@@ -88,25 +120,25 @@ class PrefixCacheTest {
         cache.release(computed(tokens(0, 20)));
         int[] other = tokens(0, 20);
         other[9] = 77;
-        assertThat(cache.hit(waiting(other))).hasSize(2);
+        assertThat(hit(waiting(other))).hasSize(2);
         other[0] = 77;
-        assertThat(cache.hit(waiting(other))).isEmpty();
+        assertThat(hit(waiting(other))).isEmpty();
     }
 
     @Test
     void otherSaltsNeverMeet() {
         cache.release(compute(start(sequence(PrefixCaching.salted("a"), tokens(0, 9)))));
-        assertThat(cache.hit(sequence(PrefixCaching.salted("a"), tokens(0, 9)))).hasSize(2);
-        assertThat(cache.hit(sequence(PrefixCaching.salted("b"), tokens(0, 9)))).isEmpty();
-        assertThat(cache.hit(waiting(tokens(0, 9)))).isEmpty();
+        assertThat(hit(sequence(PrefixCaching.salted("a"), tokens(0, 9)))).hasSize(2);
+        assertThat(hit(sequence(PrefixCaching.salted("b"), tokens(0, 9)))).isEmpty();
+        assertThat(hit(waiting(tokens(0, 9)))).isEmpty();
     }
 
     @Test
     void aRequestWithoutCachingNeitherHitsNorIsHit() {
         cache.release(compute(start(sequence(PrefixCaching.OFF, tokens(0, 9)))));
-        assertThat(cache.hit(waiting(tokens(0, 9)))).isEmpty();
+        assertThat(hit(waiting(tokens(0, 9)))).isEmpty();
         cache.release(computed(tokens(0, 9)));
-        assertThat(cache.hit(sequence(PrefixCaching.OFF, tokens(0, 9)))).isEmpty();
+        assertThat(hit(sequence(PrefixCaching.OFF, tokens(0, 9)))).isEmpty();
     }
 
     @Test
@@ -121,7 +153,7 @@ class PrefixCacheTest {
         cache.checkIntegrity(List.of(first, second));
         cache.release(first);
         assertThat(used()).isEqualTo(3);
-        assertThat(cache.hit(waiting(tokens(0, 10)))).hasSize(2);
+        assertThat(hit(waiting(tokens(0, 10)))).hasSize(2);
     }
 
     @Test
@@ -145,8 +177,8 @@ class PrefixCacheTest {
         cache.release(computed(tokens(0, 41))); // used again
         assertThat(cache.pool(KvTier.GPU).cached()).isEqualTo(20);
         Sequence large = computed(tokens(200, 272)); // 18 blocks of 30, so 8 are evicted
-        assertThat(cache.hit(waiting(tokens(0, 41)))).hasSize(10);
-        assertThat(cache.hit(waiting(tokens(100, 141))))
+        assertThat(hit(waiting(tokens(0, 41)))).hasSize(10);
+        assertThat(hit(waiting(tokens(100, 141))))
                 .as("its first blocks are left")
                 .hasSize(2);
         cache.checkIntegrity(List.of(large));
@@ -159,7 +191,7 @@ class PrefixCacheTest {
         Sequence follower = computed(tokens(0, 24));
         cache.purge(poisoned);
         List.of(healthy, poisoned, follower).forEach(cache::release);
-        assertThat(cache.hit(waiting(tokens(0, 25)))).as("what it hit is left").hasSize(2);
+        assertThat(hit(waiting(tokens(0, 25)))).as("what it hit is left").hasSize(2);
         cache.checkIntegrity(List.of());
     }
 
@@ -172,7 +204,7 @@ class PrefixCacheTest {
         compute(follower);
         cache.release(poisoned);
         cache.release(follower);
-        assertThat(cache.hit(waiting(tokens(0, 25)))).isEmpty();
+        assertThat(hit(waiting(tokens(0, 25)))).isEmpty();
         assertThat(cache.pool(KvTier.GPU).free()).isEqualTo(30);
     }
 
@@ -180,10 +212,10 @@ class PrefixCacheTest {
     void aResetForgetsRunningSequencesToo() {
         Sequence running = computed(tokens(0, 8));
         cache.resetPrefixes(List.of(running));
-        assertThat(cache.hit(waiting(tokens(0, 9)))).isEmpty();
+        assertThat(hit(waiting(tokens(0, 9)))).isEmpty();
         cache.register(running, running.computed());
         cache.release(running);
-        assertThat(cache.hit(waiting(tokens(0, 9)))).isEmpty();
+        assertThat(hit(waiting(tokens(0, 9)))).isEmpty();
         assertThat(cache.pool(KvTier.GPU).cached()).isZero();
     }
 
@@ -191,162 +223,346 @@ class PrefixCacheTest {
     void aLostWriterQuarantinesItsTailAlone() {
         Sequence lost = computed(tokens(0, 10));
         cache.quarantine(lost);
-        assertThat(cache.hit(waiting(tokens(0, 10)))).hasSize(2);
+        assertThat(hit(waiting(tokens(0, 10)))).hasSize(2);
         assertThat(cache.pool(KvTier.GPU).free()).isEqualTo(29);
         cache.checkIntegrity(List.of());
     }
 
     @Test
-    void hostBlocksAreNotCached() {
-        Sequence sequence = start(waiting(tokens(0, 8)));
-        cache.release(sequence);
-        cache.start(sequence, KvTier.HOST, 0);
-        compute(sequence);
-        cache.release(sequence);
-        assertThat(cache.hit(waiting(tokens(0, 9)))).isEmpty();
+    void hostBlocksAreHitInPlace() {
+        Sequence first = compute(start(waiting(tokens(0, 20)), KvTier.HOST));
+        assertThat(hit(waiting(tokens(0, 20)))).isEmpty();
+        Sequence second = start(waiting(tokens(0, 30)), KvTier.HOST);
+        assertThat(second.computed()).isEqualTo(16);
+        compute(second);
+        assertThat(cache.pool(KvTier.HOST).used()).as("two blocks are shared").isEqualTo(5);
+        cache.checkIntegrity(List.of(first, second));
+        cache.release(first);
+        cache.release(second);
+        assertThat(cache.pool(KvTier.HOST).cached()).isEqualTo(3);
+    }
+
+    /** One token would look like a decode, which the GPU does not compute from host blocks. */
+    @Test
+    void aHitOnTheHostLeavesTwoTokens() {
+        cache.release(compute(start(waiting(tokens(0, 20)), KvTier.HOST)));
+        assertThat(hostHit(waiting(tokens(0, 17)))).hasSize(1);
+        assertThat(hostHit(waiting(tokens(0, 18)))).hasSize(2);
+    }
+
+    @Test
+    void aMoveCopiesOnlyWhatTheHostLacks() {
+        Sequence other = compute(start(waiting(tokens(0, 17)), KvTier.HOST));
+        Sequence sequence = computed(tokens(0, 29));
+        Swap swap = move(sequence, KvTier.HOST).orElseThrow();
+        assertThat(swap.tokens()).isEqualTo(13);
+        assertThat(swap.fromBlocks()).hasSize(4);
+        assertThat(swap.toBlocks()).hasSize(2);
+        assertThat(Arrays.copyOf(sequence.table().toArray(), 2))
+                .isEqualTo(Arrays.copyOf(other.table().toArray(), 2));
+        cache.checkIntegrity(List.of(other, sequence));
     }
 
     @Test
     void whatASwapLeavesBehindIsHit() {
-        Sequence sequence = computed(tokens(0, 9));
-        cache.move(sequence, KvTier.HOST).orElseThrow();
-        assertThat(cache.hit(waiting(tokens(0, 9)))).hasSize(2);
-        cache.move(sequence, KvTier.GPU).orElseThrow();
-        cache.register(sequence, sequence.computed());
-        assertThat(used()).isEqualTo(3);
+        Sequence sequence = computed(tokens(0, 19));
+        move(sequence, KvTier.HOST).orElseThrow();
+        assertThat(hit(waiting(tokens(0, 19)))).hasSize(4);
+        Swap back = move(sequence, KvTier.GPU).orElseThrow();
+        assertThat(back.tokens()).as("only the tail comes back").isEqualTo(3);
+        assertThat(used()).isEqualTo(5);
         cache.checkIntegrity(List.of(sequence));
-        assertThat(cache.pool(KvTier.GPU).free())
-                .as("it has adopted what it left behind")
-                .isEqualTo(27);
+    }
+
+    @Test
+    void aCopyBackHoldsItsSourceUntilThePlanIsMade() {
+        cache.release(compute(start(waiting(tokens(0, 20)), KvTier.HOST)));
+        Sequence sequence = waiting(tokens(0, 20));
+        PrefixUse use = new PrefixUse(KvTier.GPU, hit(sequence), 0, hostHit(sequence), 0, 2, 16);
+        cache.claim(sequence, use);
+        assertThat(cache.pool(KvTier.HOST).cached()).isZero();
+        cache.start(sequence, use);
+        Swap copy = cache.copy(sequence, use).orElseThrow();
+        cache.endCopy(sequence, use);
+        assertThat(copy.tokens()).isEqualTo(16);
+        assertThat(copy.toBlocks()).hasSize(4);
+        compute(sequence);
+        cache.checkIntegrity(List.of(sequence));
+        assertThat(cache.pool(KvTier.HOST).cached()).isEqualTo(2);
+        assertThat(hit(waiting(tokens(0, 20))))
+                .as("copied blocks are registered")
+                .hasSize(4);
+        assertThat(cache.prefixCacheUse().copiedHits()).isEqualTo(16);
+    }
+
+    @Test
+    void prefixesAreDemotedOnceARequestComesBackForAnEvictedOne() {
+        cache.release(computed(tokens(0, 41)));
+        cache.release(computed(tokens(100, 172)));
+        cache.release(computed(tokens(200, 272)));
+        assertThat(cache.demote(8)).as("nobody has come back").isEmpty();
+        cache.release(computed(tokens(0, 41)));
+        List<Swap> copies = cache.demote(3);
+        assertThat(copies).hasSize(3).allMatch(copy -> copy.tokens() == HOST_BLOCK && copy.to() == KvTier.HOST);
+        cache.checkIntegrity(List.of());
+        assertThat(cache.pool(KvTier.HOST).cached()).isEqualTo(3);
+        while (!cache.demote(3).isEmpty()) {
+            cache.checkIntegrity(List.of());
+        }
+        assertThat(hostHit(waiting(tokens(0, 42)))).hasSize(5);
+    }
+
+    /** A sequence that leaves at the submit is registered before its result is known, and may be demoted by then. */
+    @Test
+    void aPurgeReachesDemotedCopies() {
+        cache.release(computed(tokens(0, 41)));
+        cache.release(computed(tokens(100, 220)));
+        Sequence poisoned = computed(tokens(0, 41));
+        cache.release(poisoned);
+        while (!cache.demote(3).isEmpty()) {}
+        assertThat(hostHit(waiting(tokens(0, 41)))).isNotEmpty();
+        cache.purge(poisoned);
+        assertThat(hit(waiting(tokens(0, 41)))).isEmpty();
+        assertThat(hostHit(waiting(tokens(0, 41)))).isEmpty();
+        cache.checkIntegrity(List.of());
+    }
+
+    @Test
+    void aSequenceIsPendingUntilItsPromptIsRegistered() {
+        Sequence first = start(waiting(tokens(0, 20)));
+        Sequence same = waiting(tokens(0, 30));
+        assertThat(cache.pending()).containsExactly(first);
+        assertThat(cache.willRegister(first, KvTier.GPU, same, 20)).isTrue();
+        assertThat(cache.willRegister(first, KvTier.GPU, same, 24)).isFalse();
+        assertThat(cache.willRegister(first, KvTier.GPU, waiting(tokens(1, 30)), 4))
+                .isFalse();
+        assertThat(cache.willRegister(first, KvTier.GPU, sequence(PrefixCaching.salted("a"), tokens(0, 20)), 4))
+                .isFalse();
+        compute(first);
+        assertThat(cache.pending()).isEmpty();
+        Sequence second = start(waiting(tokens(50, 70)));
+        assertThat(cache.pending()).containsExactly(second);
+        cache.release(second);
+        assertThat(cache.pending()).isEmpty();
+    }
+
+    /** Short hashes collide often: they must cost hits, and never bring KV of other tokens or another salt. */
+    @Test
+    void aHashOfFourBitsCostsHitsNeverContent() {
+        cache = cache(300, 15, Long.MAX_VALUE);
+        SplittableRandom random = new SplittableRandom(11);
+        for (int i = 0; i < 200; i++) {
+            String salt = i % 2 == 0 ? "a" : "b";
+            int[] prompt = random.ints(9, 0, 3).toArray();
+            Sequence sequence = sequence(PrefixCaching.salted(salt), prompt);
+            KvTier tier = i % 3 == 0 ? KvTier.HOST : KvTier.GPU;
+            cache.release(compute(start(sequence, tier)));
+            String other = i % 2 == 0 ? "b" : "c";
+            int hits = hit(sequence(PrefixCaching.salted(other + i), prompt)).length;
+            assertThat(hits).as("seed 11, sequence %d", i).isZero();
+            cache.checkIntegrity(List.of());
+        }
+        assertThat(cache.prefixCacheUse().hits()).isPositive();
     }
 
     /**
-     * Random operations against a map from salt and prefix to what has been computed: {@code -Dtandem.cache.operations}
-     * sets their number.
+     * Random operations against a naive map: what each token slot of each block holds, as a hash of the salt and of all
+     * tokens up to there. {@code -Dtandem.cache.operations} sets their number.
      */
     @ParameterizedTest
     @CsvSource({"-1, 9223372036854775807", "15, 9223372036854775807", "-1, 6", "0, 20"})
     void randomOperationsKeepAllInvariants(long hashMask, long maxShared) {
-        long seed = 7 + hashMask + maxShared;
-        SplittableRandom random = new SplittableRandom(seed);
-        cache = cache(30, hashMask, maxShared);
-        Map<String, Set<List<Integer>>> known = new HashMap<>();
-        List<Sequence> live = new ArrayList<>();
-        List<Sequence> waiting = new ArrayList<>();
-        int hits = 0;
-        for (int i = 0; i < OPERATIONS; i++) {
-            switch (random.nextInt(10)) {
-                case 0, 1 -> {
-                    if (waiting.size() < 6) {
-                        waiting.add(random(random));
-                    }
-                }
-                case 2, 3, 4 -> {
-                    if (!waiting.isEmpty()) {
-                        Sequence sequence = waiting.remove(random.nextInt(waiting.size()));
-                        int[] hit = cache.hit(sequence);
-                        checkHit(sequence, hit.length, known, seed);
-                        if (random.nextInt(6) == 0) {
-                            cache.start(sequence, KvTier.HOST, 0);
-                        } else {
-                            boolean takes = cache.pool(KvTier.GPU).shared() + hit.length <= maxShared;
-                            cache.start(sequence, KvTier.GPU, takes ? hit.length : 0);
-                            hits += takes ? hit.length : 0;
+        new RandomOperations(7 + hashMask + maxShared, hashMask, maxShared).run();
+    }
+
+    private final class RandomOperations {
+        final long seed;
+        final SplittableRandom random;
+        final long maxShared;
+        /** [tier][slot] what the token slots hold. */
+        final long[][] contents = {new long[30 * BLOCK], new long[20 * HOST_BLOCK]};
+
+        final List<Sequence> live = new ArrayList<>();
+        final List<Sequence> waiting = new ArrayList<>();
+
+        RandomOperations(long seed, long hashMask, long maxShared) {
+            this.seed = seed;
+            this.random = new SplittableRandom(seed);
+            this.maxShared = maxShared;
+            cache = cache(30, hashMask, maxShared);
+        }
+
+        void run() {
+            for (int i = 0; i < OPERATIONS; i++) {
+                switch (random.nextInt(10)) {
+                    case 0, 1 -> {
+                        if (waiting.size() < 6) {
+                            waiting.add(random());
                         }
-                        live.add(sequence);
+                    }
+                    case 2, 3, 4 -> {
+                        if (!waiting.isEmpty()) {
+                            start(waiting.remove(random.nextInt(waiting.size())));
+                        }
+                    }
+                    case 5 -> {
+                        if (!live.isEmpty()) {
+                            cache.release(live.remove(random.nextInt(live.size())));
+                        }
+                    }
+                    case 6 -> {
+                        if (!live.isEmpty()) {
+                            Sequence sequence = live.get(random.nextInt(live.size()));
+                            move(sequence, random.nextBoolean() ? KvTier.GPU : KvTier.HOST)
+                                    .ifPresent(this::copy);
+                            cache.register(sequence, sequence.computed());
+                        }
+                    }
+                    case 7 -> cache.demote(1 + random.nextInt(3)).forEach(this::copy);
+                    default -> {
+                        if (!live.isEmpty()) {
+                            operate(live.get(random.nextInt(live.size())));
+                        }
                     }
                 }
-                case 5 -> {
-                    if (!live.isEmpty()) {
-                        cache.release(live.remove(random.nextInt(live.size())));
-                    }
+                cache.checkIntegrity(live);
+                if (i % 8 == 0) {
+                    live.forEach(this::checkContents);
                 }
-                case 6 -> {
-                    if (!live.isEmpty()) {
-                        Sequence sequence = live.get(random.nextInt(live.size()));
-                        cache.move(sequence, random.nextBoolean() ? KvTier.GPU : KvTier.HOST);
+            }
+            live.forEach(cache::release);
+            PrefixCacheUse use = cache.prefixCacheUse();
+            assertThat(used() + cache.pool(KvTier.HOST).used())
+                    .as("seed %d", seed)
+                    .isZero();
+            assertThat(List.of(
+                            use.gpuHits(),
+                            use.hostHits(),
+                            use.copiedHits(),
+                            use.gpu().evictions(),
+                            use.host().evictions()))
+                    .as("seed %d: %s", seed, use)
+                    .allMatch(count -> count > 0);
+            assertThat(use.demotions()).as("seed %d", seed).isPositive();
+        }
+
+        /** Few tokens and salts, so that prefixes meet. */
+        Sequence random() {
+            String salt = random.nextInt(3) == 0 ? "salt" : "";
+            int[] prompt = random.ints(1 + random.nextInt(40), 0, 100)
+                    .map(value -> value == 0 ? 1 : 0)
+                    .toArray();
+            return sequence(new PrefixCaching(random.nextInt(10) > 0, salt), prompt);
+        }
+
+        void start(Sequence sequence) {
+            KvTier tier = random.nextInt(3) == 0 ? KvTier.HOST : KvTier.GPU;
+            PrefixUse use = sharing(sequence, tier);
+            if (tier == KvTier.GPU && cache.pool(tier).shared() + use.shared() > maxShared) {
+                use = PrefixUse.nothing(tier);
+            } else if (random.nextBoolean()) {
+                use = copying(sequence, use);
+            }
+            assertThat(use.tokens()).as("seed %d", seed).isLessThan(sequence.length());
+            assertThat(use.tokens() == 0 || sequence.request().caching().enabled())
+                    .as("seed %d", seed)
+                    .isTrue();
+            int needed = cache.blocksFor(tier, use.tokens()) - use.shared();
+            cache.claim(sequence, use);
+            if (needed > cache.pool(tier).free()) { // a draft would not have started it
+                cache.endCopy(sequence, use);
+                for (int i = use.shared() - 1; i >= 0; i--) {
+                    cache.pool(tier).give(use.found()[i], sequence.key());
+                }
+                return;
+            }
+            cache.start(sequence, use);
+            if (use.copies()) {
+                copy(cache.copy(sequence, use).orElseThrow());
+                cache.endCopy(sequence, use);
+            }
+            if (!cache.grow(sequence, sequence.length())) {
+                cache.release(sequence);
+                return;
+            }
+            live.add(sequence);
+            checkContents(sequence);
+        }
+
+        /** As much as the other tier has. */
+        PrefixUse copying(Sequence sequence, PrefixUse use) {
+            KvTier tier = use.tier();
+            int[] other = cache.hit(sequence, tier.other());
+            int whole = tier == KvTier.GPU ? use.shared() / 2 * 2 : use.shared();
+            int from = whole * cache.blockTokens(tier);
+            int otherTokens = other.length * cache.blockTokens(tier.other());
+            int tokens = Math.min(otherTokens, sequence.length() - 2) / HOST_BLOCK * HOST_BLOCK;
+            int each = cache.blockTokens(tier.other());
+            return tokens <= use.tokens()
+                    ? use
+                    : new PrefixUse(tier, use.found(), whole, other, from / each, tokens / each, tokens);
+        }
+
+        void operate(Sequence sequence) {
+            switch (random.nextInt(20)) {
+                case 0 -> { // preempted
+                    cache.release(sequence);
+                    sequence.restart();
+                    live.remove(sequence);
+                    waiting.add(sequence);
+                }
+                case 1 -> {
+                    cache.purge(sequence);
+                    cache.release(sequence);
+                    live.remove(sequence);
+                }
+                case 2 -> {
+                    if (random.nextInt(20) == 0) {
+                        cache.resetPrefixes(live);
                     }
                 }
                 default -> {
-                    if (!live.isEmpty()) {
-                        Sequence sequence = live.get(random.nextInt(live.size()));
-                        operate(sequence, live, waiting, known, random);
+                    if (sequence.remaining() == 0) {
+                        sequence.append(random.nextInt(100) == 0 ? 1 : 0, 0);
+                    }
+                    int rows = 1 + random.nextInt(sequence.remaining());
+                    if (sequence.length() < 60 && cache.grow(sequence, sequence.length())) {
+                        int before = sequence.computed();
+                        sequence.advance(rows);
+                        for (int at = before; at < sequence.computed(); at++) {
+                            contents[sequence.table().tier().ordinal()][slot(sequence, at)] = content(sequence, at);
+                        }
+                        cache.register(sequence, sequence.computed());
                     }
                 }
             }
-            cache.checkIntegrity(live);
         }
-        live.forEach(cache::release);
-        assertThat(used()).as("seed %d", seed).isZero();
-        assertThat(hits).as("seed %d", seed).isPositive();
-        assertThat(cache.prefixCacheUse().evictions()).as("seed %d", seed).isPositive();
-    }
 
-    /** Few tokens and salts, so that prefixes meet. */
-    private Sequence random(SplittableRandom random) {
-        String salt = random.nextInt(3) == 0 ? "salt" : "";
-        int[] prompt = random.ints(1 + random.nextInt(30), 0, 2).toArray();
-        return sequence(new PrefixCaching(random.nextInt(10) > 0, salt), prompt);
-    }
+        int slot(Sequence sequence, int at) {
+            int each = cache.blockTokens(sequence.table().tier());
+            return sequence.table().block(at / each) * each + at % each;
+        }
 
-    private void operate(
-            Sequence sequence,
-            List<Sequence> live,
-            List<Sequence> waiting,
-            Map<String, Set<List<Integer>>> known,
-            SplittableRandom random) {
-        switch (random.nextInt(20)) {
-            case 0 -> { // preempted
-                cache.release(sequence);
-                sequence.restart();
-                live.remove(sequence);
-                waiting.add(sequence);
-            }
-            case 1 -> {
-                cache.purge(sequence);
-                cache.release(sequence);
-                live.remove(sequence);
-            }
-            case 2 -> {
-                if (random.nextInt(20) == 0) {
-                    cache.resetPrefixes(live);
-                    known.clear();
-                }
-            }
-            default -> {
-                if (sequence.remaining() == 0) {
-                    sequence.append(random.nextInt(2), 0);
-                }
-                int rows = 1 + random.nextInt(sequence.remaining());
-                if (sequence.length() < 60 && cache.grow(sequence, sequence.length())) {
-                    int before = sequence.computed();
-                    sequence.advance(rows);
-                    note(sequence, before, known);
-                    cache.register(sequence, sequence.computed());
+        long content(Sequence sequence, int at) {
+            return 31L * sequence.request().caching().salt().hashCode() + Arrays.hashCode(sequence.tokens(0, at + 1));
+        }
+
+        void checkContents(Sequence sequence) {
+            for (int at = 0; at < sequence.computed(); at++) {
+                if (contents[sequence.table().tier().ordinal()][slot(sequence, at)] != content(sequence, at)) {
+                    throw new AssertionError("seed " + seed + ": " + sequence + " reads other KV at " + at + " on "
+                            + sequence.table().tier());
                 }
             }
         }
-    }
 
-    private static List<Integer> prefix(Sequence sequence, int tokens) {
-        return Arrays.stream(sequence.tokens(0, tokens)).boxed().toList();
-    }
-
-    private static void note(Sequence sequence, int before, Map<String, Set<List<Integer>>> known) {
-        PrefixCaching caching = sequence.request().caching();
-        for (int end = before / BLOCK * BLOCK + BLOCK; end <= sequence.computed() && caching.enabled(); end += BLOCK) {
-            known.computeIfAbsent(caching.salt(), salt -> new HashSet<>()).add(prefix(sequence, end));
-        }
-    }
-
-    private static void checkHit(Sequence sequence, int blocks, Map<String, Set<List<Integer>>> known, long seed) {
-        assertThat(blocks * BLOCK).as("seed %d", seed).isLessThan(sequence.length());
-        if (blocks > 0) {
-            PrefixCaching caching = sequence.request().caching();
-            assertThat(caching.enabled()).as("seed %d", seed).isTrue();
-            assertThat(known.getOrDefault(caching.salt(), Set.of()))
-                    .as("seed %d", seed)
-                    .contains(prefix(sequence, blocks * BLOCK));
+        void copy(Swap swap) {
+            int fromEach = cache.blockTokens(swap.from());
+            int toEach = cache.blockTokens(swap.to());
+            for (int at = 0; at < swap.tokens(); at++) {
+                contents[swap.to().ordinal()][swap.toBlocks()[at / toEach] * toEach + at % toEach] =
+                        contents[swap.from().ordinal()][swap.fromBlocks()[at / fromEach] * fromEach + at % fromEach];
+            }
         }
     }
 }

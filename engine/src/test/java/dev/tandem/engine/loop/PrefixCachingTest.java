@@ -6,11 +6,17 @@ import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.kv.PrefixCacheOptions;
+import dev.tandem.engine.kv.PrefixCacheUse;
 import dev.tandem.engine.request.PrefixCaching;
 import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.select.Strategy;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -65,14 +71,118 @@ class PrefixCachingTest {
         assertThat(cached("second")).as("of 23 tokens whose KV was computed").isEqualTo(20);
     }
 
-    /** Its step is submitted before the first one's result is known, so it cannot rely on that result. */
-    @Test
-    void requestsOfOneStepDoNotHitEachOther() {
-        submit("first", PROMPT, 2);
-        submit("second", PROMPT, 2);
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void requestsThatArriveTogetherComputeTheirPrefixOnce(boolean async) {
+        executor.allowsAsyncScheduling = async;
+        int[] shared = IntStream.range(0, 24).toArray();
+        for (int i = 0; i < 6; i++) {
+            submit(
+                    "r" + i,
+                    IntStream.concat(IntStream.of(shared), IntStream.range(100 * i, 100 * i + 5))
+                            .toArray(),
+                    3);
+        }
         engine.run();
-        assertThat(cached("second")).isZero();
+        assertThat(cached("r0")).isZero();
+        for (int i = 1; i < 6; i++) {
+            assertThat(cached("r" + i)).isEqualTo(24);
+        }
         assertThat(engine.loop.stats().gpu().used()).isZero();
+    }
+
+    /** The second prompt has little in common with the first, so it does not wait. */
+    @Test
+    void aShortCommonPrefixIsNotWaitedFor() {
+        submit("first", PROMPT, 2);
+        submit("second", IntStream.range(0, 14).map(i -> i < 4 ? i : 50 + i).toArray(), 2);
+        engine.step();
+        assertThat(executor.plans.getFirst().rows()).isEqualTo(28);
+        engine.run();
+    }
+
+    @Test
+    void whatAnAbortedRequestWasToComputeIsComputedByAnother() {
+        Budget chunks = new Budget(8, 8, 4);
+        ContentExecutor small = new ContentExecutor(2, 40, 40, 40, 128, Readiness.allEarly());
+        EngineHarness slow = new EngineHarness(
+                small, PolicyScheduler.of(new GpuOnly(chunks, Preemption.RECOMPUTE)), chunks, PrefixCacheOptions.on(1));
+        for (int i = 0; i < 2; i++) {
+            small.prompt(i, PROMPT, "");
+            slow.submit("r" + i, PROMPT, EngineHarness.greedy(2));
+        }
+        slow.step();
+        assertThat(small.plans.getFirst().rows()).isEqualTo(4);
+        slow.cancel("r0");
+        slow.run();
+        assertThat(slow.tokens("r1")).hasSize(2);
+        assertThat(slow.answers.get("r1").usage.cachedTokens()).isEqualTo(4);
+    }
+
+    /** Runs two requests with a common prefix of 12 tokens, each under a policy of its own. */
+    private PrefixCacheUse runTwo(Policy first, Policy second) {
+        List<Policy> policy = new ArrayList<>(List.of(first));
+        ContentExecutor both = new ContentExecutor(2, 40, 8, 40, 128, 40, Readiness.allEarly());
+        EngineHarness harness = new EngineHarness(
+                both,
+                PolicyScheduler.of((state, why) -> policy.getFirst().draft(state, why)),
+                BUDGET,
+                PrefixCacheOptions.on(1));
+        int[] prompt = IntStream.range(0, 20).toArray();
+        both.prompt(0, prompt, "");
+        harness.submit("first", prompt, EngineHarness.greedy(1));
+        harness.run();
+        policy.set(0, second);
+        both.prompt(1, prompt, "");
+        harness.submit("second", prompt, EngineHarness.greedy(9));
+        harness.run();
+        assertThat(harness.answers.get("second").usage.cachedTokens()).isEqualTo(16);
+        return harness.loop.stats().prefixCache();
+    }
+
+    private static Policy onTheHost() {
+        return Strategy.FASTDECODE_PLUS.policy(Strategy.Options.of(BUDGET), TestProfile.withCpu(100));
+    }
+
+    private static Policy onTheGpu() {
+        return new GpuOnly(BUDGET, Preemption.SWAP);
+    }
+
+    @Test
+    void aPrefixOnTheHostIsReadWhereItIs() {
+        assertThat(runTwo(onTheHost(), onTheHost()).hostHits()).isEqualTo(16);
+    }
+
+    @Test
+    void aPrefixOnTheHostIsCopiedBackForTheGpu() {
+        assertThat(runTwo(onTheHost(), onTheGpu()).copiedHits()).isEqualTo(16);
+    }
+
+    @Test
+    void aPrefixOnTheGpuIsCopiedForTheHost() {
+        assertThat(runTwo(onTheGpu(), onTheHost()).copiedHits()).isEqualTo(16);
+    }
+
+    /** Conversations take turns, and the GPU's pool holds two of the five. */
+    @Test
+    void conversationsThatWereEvictedComeBackFromTheHost() {
+        ContentExecutor small = new ContentExecutor(2, 24, 8, 60, 128, 120, Readiness.allEarly());
+        EngineHarness tight = new EngineHarness(
+                small, PolicyScheduler.of(new GpuOnly(BUDGET, Preemption.SWAP)), BUDGET, PrefixCacheOptions.on(1));
+        int turns = 0;
+        for (int turn = 1; turn <= 4; turn++) {
+            for (int talk = 0; talk < 5; talk++) {
+                int[] prompt = IntStream.range(1000 * talk, 1000 * talk + 24 + 8 * turn)
+                        .map(i -> i % 997)
+                        .toArray();
+                small.prompt(turns, prompt, "");
+                tight.submit("t" + turns++, prompt, EngineHarness.greedy(2));
+                tight.run();
+            }
+        }
+        PrefixCacheUse use = tight.loop.stats().prefixCache();
+        assertThat(use.demotions()).isPositive();
+        assertThat(use.copiedHits()).as("of %s", use).isGreaterThan(200);
     }
 
     @ParameterizedTest

@@ -2,6 +2,7 @@ package dev.tandem.engine.schedule;
 
 import dev.tandem.engine.kv.KvCache;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.PrefixUse;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
@@ -64,7 +65,7 @@ public final class Scene {
 
     private Sequence decoding(int length, KvTier tier) {
         Sequence sequence = sequence(length - 1, LatencyTargets.NONE);
-        kv.start(sequence, tier, 0);
+        kv.start(sequence, PrefixUse.nothing(tier));
         if (!kv.grow(sequence, length - 1)) {
             throw new IllegalArgumentException("the " + tier + " pool is too small for the scene");
         }

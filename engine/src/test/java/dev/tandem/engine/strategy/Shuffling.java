@@ -1,6 +1,5 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -97,8 +96,7 @@ public final class Shuffling implements Policy {
             continuePrefill(draft, sequence);
             return;
         }
-        int blocks = draft.state().kv().blocksFor(KvTier.GPU, sequence.length());
-        if (chance(4) && blocks <= draft.freeGpu() && left(draft) > 0) {
+        if (chance(4) && draft.gpuHasRoomFor(sequence, 0) && left(draft) > 0) {
             draft.bringIn(sequence);
             draft.add(everything ? random.nextInt(2) : 0, sequence, 1, AttentionSite.GPU_FROM_GPU);
         } else if (draft.missing(sequence) > draft.freeHost()) {
@@ -115,9 +113,8 @@ public final class Shuffling implements Policy {
 
     private void start(StepDraft draft, Sequence sequence) {
         int length = sequence.length();
-        boolean host = chance(2)
-                && draft.state().kv().blocksFor(KvTier.HOST, length) + (everything ? 0 : RESERVE) <= draft.freeHost();
-        int max = draft.prefillOffloadRoom(sequence, Math.min(length, left(draft)));
+        boolean host = chance(2) && draft.missingOnHost(sequence) + (everything ? 0 : RESERVE) <= draft.freeHost();
+        int max = draft.prefillOffloadRoom(sequence, Math.min(length - draft.hostHit(sequence), left(draft)));
         if (host && max > 0 && length <= budget.maxBatchTokens()) {
             draft.start(sequence, 1 + random.nextInt(max), AttentionSite.GPU_PREFILL_OFFLOAD);
         } else if (left(draft) > 0 && draft.gpuHasRoomFor(sequence, 0)) {

@@ -1,6 +1,7 @@
 package dev.tandem.server.metrics;
 
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.kv.PrefixCacheUse;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.EngineStats;
 import dev.tandem.engine.observe.StepRecord;
@@ -183,18 +184,35 @@ public final class ServerMetrics implements EngineListener {
             counter(name + "_queries", queries, stats, s -> s.prefixCache().queries());
             counter(name + "_hits", hits, stats, s -> s.prefixCache().hits());
         }
+        CounterWithCallback.builder()
+                .name("tandem:prefix_cache_hits")
+                .help("Tokens found in the prefix cache: read where they were, or copied from the other tier.")
+                .labelNames("model_name", "engine", "source")
+                .callback(callback -> {
+                    PrefixCacheUse use = stats.get().prefixCache();
+                    callback.call(use.gpuHits(), model, "0", "gpu");
+                    callback.call(use.hostHits(), model, "0", "host");
+                    callback.call(use.copiedHits(), model, "0", "copied");
+                })
+                .register(registry);
         counter(
                 "tandem:prefix_cache_evictions",
-                "KV blocks whose prefix was dropped to make room.",
+                "KV blocks whose prefix was dropped to make room, on both tiers.",
                 stats,
-                s -> s.prefixCache().evictions());
+                s -> s.prefixCache().gpu().evictions() + s.prefixCache().host().evictions());
+        counter(
+                "tandem:prefix_cache_demotions",
+                "Host blocks to which prefixes were copied before their GPU blocks were needed.",
+                stats,
+                s -> s.prefixCache().demotions());
         gauge(
                 "tandem:prefix_cache_usage_perc",
                 "Fraction of the GPU pool's blocks that hold a prefix and are free for others; 1 is all.",
                 stats,
                 s -> s.gpu().blocks() == 0
                         ? 0
-                        : (double) s.prefixCache().cachedBlocks() / s.gpu().blocks());
+                        : (double) s.prefixCache().gpu().cachedBlocks()
+                                / s.gpu().blocks());
     }
 
     /** Adds the cost model's prediction error. */

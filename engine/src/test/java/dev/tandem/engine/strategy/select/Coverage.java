@@ -52,7 +52,10 @@ final class Coverage {
         TRIAL_RUN,
         PREFIX_HIT,
         PREFIX_EVICTED,
-        PREFIX_SHARED
+        PREFIX_SHARED,
+        PREFIX_IN_HOST_BLOCKS,
+        PREFIX_COPIED,
+        PREFIX_DEMOTED
     }
 
     private final Map<Seen, Integer> seen = new EnumMap<>(Seen.class);
@@ -93,7 +96,10 @@ final class Coverage {
             reasons.merge(decision.reason().replaceAll("-?[0-9]+([.][0-9]+)?", "#"), 1, Integer::sum);
         }
         note(Seen.PREFIX_HIT, stats.prefixCache().hits() > 0);
-        note(Seen.PREFIX_EVICTED, stats.prefixCache().evictions() > 0);
+        note(Seen.PREFIX_IN_HOST_BLOCKS, stats.prefixCache().hostHits() > 0);
+        note(Seen.PREFIX_COPIED, stats.prefixCache().copiedHits() > 0);
+        note(Seen.PREFIX_DEMOTED, stats.prefixCache().demotions() > 0);
+        note(Seen.PREFIX_EVICTED, stats.prefixCache().gpu().evictions() > 0);
         note(Seen.IN_FLIGHT, stats.requests().inFlight() > 0);
         note(Seen.OFFLOADING, guard.map(StrategySelector::isOffloading).orElse(false));
         note(Seen.GUARD_LOSS, guard.map(judge -> judge.losses() > 0).orElse(false));
@@ -173,7 +179,9 @@ final class Coverage {
                     Seen.TO_GPU,
                     Seen.PREFIX_HIT,
                     Seen.PREFIX_EVICTED,
-                    Seen.PREFIX_SHARED);
+                    Seen.PREFIX_SHARED,
+                    Seen.PREFIX_COPIED,
+                    Seen.PREFIX_DEMOTED);
         }
         Set<Seen> expected = EnumSet.of(
                 Seen.PREEMPTED,
@@ -185,13 +193,20 @@ final class Coverage {
                 Seen.TO_GPU,
                 Seen.PREFIX_HIT,
                 Seen.PREFIX_EVICTED,
-                Seen.PREFIX_SHARED);
+                Seen.PREFIX_SHARED,
+                Seen.PREFIX_COPIED,
+                Seen.PREFIX_DEMOTED);
         if (!strategy.offloads()) {
             return expected;
         }
         // strategies without in-flight tokens of their own have some while the guard drains the host
-        expected.addAll(
-                EnumSet.of(Seen.IN_FLIGHT, Seen.OVER_SEVERAL_STEPS, Seen.OFFLOADED, Seen.OFFLOADING, Seen.GUARD_LOSS));
+        expected.addAll(EnumSet.of(
+                Seen.IN_FLIGHT,
+                Seen.OVER_SEVERAL_STEPS,
+                Seen.OFFLOADED,
+                Seen.OFFLOADING,
+                Seen.GUARD_LOSS,
+                Seen.PREFIX_IN_HOST_BLOCKS));
         expected.addAll(
                 switch (strategy) {
                     case GPU_ONLY, SWIFTLLM -> EnumSet.noneOf(Seen.class);

@@ -309,7 +309,7 @@ class StrategyPropertyTest {
             int context = 16 + random.nextInt(40);
             int gpu = (context + 3) / 4 + random.nextInt(random.nextBoolean() ? 3 : 20);
             int host = strategy.allHost() ? (context + 3) / 4 + random.nextInt(40) : 1 + random.nextInt(80);
-            int hostBlock = 4 + 2 * random.nextInt(5);
+            int hostBlock = 4 * (1 + random.nextInt(4));
             int sequences = 2 + random.nextInt(16);
             Budget budget = new Budget(sequences + random.nextInt(80), sequences, 1 + random.nextInt(40));
             Readiness readiness = switch (random.nextInt(3)) {

@@ -1,0 +1,169 @@
+package dev.tandem.engine.kv;
+
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Copies prefixes of cached GPU blocks to the host before these blocks are granted to others.
+ *
+ * <p>Copies cost time of the link, and a step that copies cannot be followed asynchronously. So there are none until a
+ * request comes back for a prefix that was evicted, or hits the host, and none again when no more requests do.
+ *
+ * <p>Owned by: engine thread.
+ */
+final class PrefixDemotion {
+    /**
+     * Starts after a useful one during which prefixes are demoted. Not tuned: a request per session of a busy server.
+     */
+    private static final int STARTS = 1024;
+    /** Fraction of the GPU pool; with fewer empty blocks, cached ones are granted soon. */
+    private static final double NEARLY_FULL = 0.05;
+    /** Max cached GPU blocks that one call looks at, which bounds its time. */
+    private static final int MAX_SCANNED = 64;
+    /** Key that holds host blocks during a call; sequences have keys of 0 or more. */
+    private static final long KEY = -2;
+
+    private final BlockPool gpu;
+    private final BlockPool host;
+    /** GPU blocks per host block. */
+    private final int ratio;
+    /** Hashes of evicted GPU blocks; each overwrites another one with the same low bits. */
+    private final long[] evicted;
+
+    private int startsLeft;
+    private long blocks;
+
+    PrefixDemotion(BlockPool gpu, BlockPool host, int ratio) {
+        this.gpu = gpu;
+        this.host = host;
+        this.ratio = ratio;
+        this.evicted = new long[4 * Integer.highestOneBit(Math.max(1, gpu.size()))];
+    }
+
+    /** Host blocks that prefixes were copied to so far. */
+    long blocks() {
+        return blocks;
+    }
+
+    void noteEviction(long hash) {
+        evicted[place(hash)] = hash;
+    }
+
+    /** Whether the GPU block with this chain hash was evicted, as far as is remembered. */
+    boolean wasEvicted(long hash) {
+        return evicted[place(hash)] == hash;
+    }
+
+    private int place(long hash) {
+        return (int) hash & evicted.length - 1;
+    }
+
+    /**
+     * Counts a sequence that has started.
+     *
+     * @param wouldUseHost whether its prefix came from the host, or was evicted from the GPU
+     */
+    void noteStart(boolean wouldUseHost) {
+        startsLeft = wouldUseHost ? STARTS : Math.max(0, startsLeft - 1);
+    }
+
+    /** As {@link KvCache#demote}. */
+    List<Swap> demote(PrefixTree tree, int maxBlocks) {
+        if (startsLeft == 0 || gpu.empty() > NEARLY_FULL * gpu.size()) {
+            return List.of();
+        }
+        List<Swap> copies = new ArrayList<>();
+        // until the end, so that no copy of this call overwrites another
+        List<PrefixNode> held = new ArrayList<>();
+        int left = maxBlocks;
+        int block = gpu.oldestCached();
+        for (int scanned = 0; left > 0 && block >= 0 && scanned < MAX_SCANNED; scanned++) {
+            PrefixNode end = endOfHostBlock(gpu.node(block));
+            if (end != null && !isOnHost(end)) {
+                left -= copyPath(tree, end, left, copies, held);
+            }
+            block = gpu.newerCached(block);
+        }
+        for (PrefixNode node : held.reversed()) { // the last of a prefix first, so that it is evicted first
+            host.give(node.block, KEY);
+        }
+        blocks += copies.size();
+        return copies;
+    }
+
+    private static boolean isOnHost(PrefixNode node) {
+        return node.hostCopy != null && node.hostCopy.attached;
+    }
+
+    /** The last node of the prefix that ends where a host block does; null when the prefix is shorter. */
+    private @Nullable PrefixNode endOfHostBlock(@Nullable PrefixNode last) {
+        PrefixNode node = last;
+        while (node != null && node.depth % ratio != 0) {
+            node = node.previous();
+        }
+        return node;
+    }
+
+    /** Copies what the host lacks of a prefix, from its start on, because a prefix is matched from there. */
+    private int copyPath(PrefixTree tree, PrefixNode last, int max, List<Swap> copies, List<PrefixNode> held) {
+        Deque<PrefixNode> ends = new ArrayDeque<>();
+        for (PrefixNode end = last; end != null; end = endOfHostBlock(end.previous())) {
+            ends.push(end);
+        }
+        PrefixNode parent = tree.rootToExtend(salt(last));
+        int copied = 0;
+        for (PrefixNode end : ends) {
+            int[] tokens = tokens(end);
+            PrefixNode node = tree.child(parent, end.hash, tokens);
+            if (node != null) {
+                host.share(node.block, KEY);
+            } else if (copied < max && host.free() > 0) {
+                int block = host.take(KEY);
+                // an eviction may have dropped the root together with its last child
+                parent = parent.depth == 0 ? tree.rootToExtend(salt(last)) : parent;
+                node = tree.add(parent, end.hash, tokens, block);
+                host.register(block, node);
+                copies.add(copy(end, block, tokens.length));
+                copied++;
+            } else {
+                break;
+            }
+            held.add(node);
+            end.hostCopy = node;
+            parent = node;
+        }
+        tree.dropIfEmpty(parent);
+        return copied;
+    }
+
+    private static String salt(PrefixNode node) {
+        PrefixNode at = node;
+        while (at.parent != null) {
+            at = at.parent;
+        }
+        return String.valueOf(at.salt);
+    }
+
+    private int[] tokens(PrefixNode end) {
+        int[] tokens = new int[ratio * end.tokens.length];
+        PrefixNode node = end;
+        for (int i = ratio - 1; i >= 0 && node != null; i--) {
+            System.arraycopy(node.tokens, 0, tokens, i * node.tokens.length, node.tokens.length);
+            node = node.previous();
+        }
+        return tokens;
+    }
+
+    private Swap copy(PrefixNode end, int block, int tokens) {
+        int[] from = new int[ratio];
+        PrefixNode node = end;
+        for (int i = ratio - 1; i >= 0 && node != null; i--) {
+            from[i] = node.block;
+            node = node.previous();
+        }
+        return new Swap(Swap.NO_SEQUENCE, KvTier.GPU, from, KvTier.HOST, new int[] {block}, tokens);
+    }
+}
