@@ -253,7 +253,7 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
      */
     private void reducePrefills(StepDraft draft) {
         int wanted = deviations.has(Deviation.SAME_LAYER)
-                ? SameLayer.best(draft, predictor)
+                ? SameLayer.best(draft, this)
                         .map(SameLayer.BestHost::hostTokens)
                         .orElse(0)
                 : 0;

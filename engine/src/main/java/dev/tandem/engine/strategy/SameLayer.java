@@ -45,7 +45,7 @@ public record SameLayer(Pipeline pipeline) {
     public Optional<Choice> choose(StepDraft draft) {
         StepPredictor predictor = pipeline.predictor();
         Load load = pipeline.gpuOnlySchedule(draft);
-        boolean oneBatch = best(draft, predictor).map(BestHost::oneBatch).orElse(true);
+        boolean oneBatch = best(draft, pipeline).map(BestHost::oneBatch).orElse(true);
         if (!oneBatch || load.rows() == 0 || predictor.holdsNoMore(load)) {
             return Optional.empty();
         }
@@ -90,13 +90,16 @@ public record SameLayer(Pipeline pipeline) {
      * steps chosen by their own rate alone, requests waited although two sub-batches would have done more with them
      * (ADR 47).
      */
-    static Optional<BestHost> best(StepDraft draft, StepPredictor predictor) {
+    static Optional<BestHost> best(StepDraft draft, Pipeline pipeline) {
+        StepPredictor predictor = pipeline.predictor();
         if (!predictor.hidesOneBesideDecodes(draft.load(0))) {
             return Optional.empty();
         }
-        SpeedupEstimate.Estimate one = new SpeedupEstimate(predictor, SpeedupEstimate.Kind.SAME_LAYER).of(draft);
+        long target = pipeline.rules().defaultTargets().perTokenNanos();
+        SpeedupEstimate.Estimate one =
+                new SpeedupEstimate(predictor, SpeedupEstimate.Kind.SAME_LAYER, target).of(draft);
         SpeedupEstimate.Estimate two =
-                new SpeedupEstimate(predictor, SpeedupEstimate.Kind.HOST_TOKENS_IN_BOTH).of(draft);
+                new SpeedupEstimate(predictor, SpeedupEstimate.Kind.HOST_TOKENS_IN_BOTH, target).of(draft);
         boolean oneBatch = one.gain() >= MIN_ADVANTAGE * two.gain();
         return Optional.of(new BestHost(oneBatch ? one.hostTokens() : two.hostTokens(), oneBatch));
     }

@@ -30,12 +30,16 @@ class SameLayerTest {
 
     /** The same-layer tokens that would be chosen, whether or not two sub-batches do more. */
     private static List<Sequence> chosen(Scene scene, CostModel cost) {
-        Pipeline pipeline = new Pipeline(
-                BUDGET, new StepPredictor(cost, true, 0), TierRules.neutral(), Deviations.of(Fidelity.TANDEM), true);
+        Pipeline pipeline = pipeline(cost);
         return new SameLayer(pipeline)
                 .choose(pipeline.draft(scene.state))
                 .map(SameLayer.Choice::tokens)
                 .orElse(List.of());
+    }
+
+    private static Pipeline pipeline(CostModel cost) {
+        return new Pipeline(
+                BUDGET, new StepPredictor(cost, true, 0), TierRules.neutral(), Deviations.of(Fidelity.TANDEM), true);
     }
 
     private static StepDraft draft(Scene scene, CostModel cost) {
@@ -148,8 +152,8 @@ class SameLayerTest {
     /** The host that would do most decides between one batch and two, and how far prompts fill it. */
     @Test
     void theBestHostDependsOnTheRequestsThatWait() {
-        StepPredictor slow = new StepPredictor(TestProfile.model(), true, 0);
-        StepPredictor fast = new StepPredictor(TestProfile.withCpu(25), true, 0);
+        Pipeline slow = pipeline(TestProfile.model());
+        Pipeline fast = pipeline(TestProfile.withCpu(25));
         Scene few = scene(1000, 1);
         assertThat(SameLayer.best(GpuSteps.decodes(few.state, BUDGET, Preemption.SWAP), slow))
                 .as("a token of the GPU's context takes 100 and hides nowhere")
@@ -172,7 +176,8 @@ class SameLayerTest {
         StepDraft gpuOnly = new GpuOnly(BUDGET, Preemption.SWAP).draft(scene.state, new Decision());
         StepPredictor predictor = new StepPredictor(TestProfile.withCpu(25), true, 0);
         // T_ga = 10 hides 2,500 tokens of context; a host token is expected to have the GPU's 1,000
-        SpeedupEstimate.Estimate estimate = new SpeedupEstimate(predictor, SpeedupEstimate.Kind.SAME_LAYER).of(gpuOnly);
+        SpeedupEstimate.Estimate estimate =
+                new SpeedupEstimate(predictor, SpeedupEstimate.Kind.SAME_LAYER, 0).of(gpuOnly);
         assertThat(estimate.hostTokens()).isEqualTo(2);
         assertThat(estimate.gain()).isCloseTo(2, within(1e-6));
     }
