@@ -320,8 +320,9 @@ public final class StepPredictor {
      * @param to position after the last one
      */
     public boolean copyPays(int copied, int from, int to) {
-        long rows = (long) to - from;
-        return cost.transfer(copied * kvBytesPerToken) < promptSeconds(rows, rows * from + rows * (rows + 1) / 2);
+        int rows = to - from;
+        long pairs = (long) rows * from + (long) rows * (rows + 1) / 2;
+        return cost.transfer(copied * kvBytesPerToken) < promptSeconds(rows, pairs);
     }
 
     private double outsideLayers(int rows, int outputs) {
