@@ -248,7 +248,7 @@ public final class KvPools implements AutoCloseable {
     /** Uploads the step's lists of moves, before {@link #begin}. */
     public void upload(Stream stream) {
         ins.beginSums();
-        prefillOffload.beginSums();
+        prefillOffload.beginSums(outs.count() > 0);
         outs.upload(stream);
         ins.upload(stream);
         prefillOffload.upload(stream);

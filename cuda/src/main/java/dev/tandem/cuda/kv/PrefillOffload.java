@@ -58,6 +58,8 @@ public final class PrefillOffload implements AutoCloseable {
 
     private boolean usesCopyEngine;
     private boolean kernelsOnly;
+    /** Whether the checksums of earlier chunks are taken after the step. */
+    private boolean sumsAfterStep;
 
     /**
      * @param offloadedBlocks max blocks of the prefills that a step offloads
@@ -140,13 +142,24 @@ public final class PrefillOffload implements AutoCloseable {
         return staging.copiesPerBlock() > 0 && staging.blocks(need) <= borrowed.length;
     }
 
-    /** Takes the checksums of earlier chunks before they return from the host. */
-    void beginSums() {
-        returning.beginSums();
+    /**
+     * Takes the checksums of earlier chunks before they return from the host.
+     *
+     * @param copiesToHost whether the step copies KV to the host, which may be what returns; its checksums are then
+     *     taken after the step
+     */
+    void beginSums(boolean copiesToHost) {
+        sumsAfterStep = copiesToHost;
+        if (!sumsAfterStep) {
+            returning.beginSums();
+        }
     }
 
     void verifySums() {
         leaving.verifySums();
+        if (sumsAfterStep) {
+            returning.beginSums();
+        }
         returning.verifySums();
     }
 
