@@ -40,7 +40,10 @@ zip -qd "$work"/tandem/lib/tokenizers-*.jar 'native/lib/win-*' 'native/lib/osx-*
 cat > "$work/tandem/tandem" <<'L'
 #!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)
-exec "$here/runtime/bin/java" "@$here/java.options" \
+collector=
+# as ./tandem does: the serial collector's pauses would count as the server's latency
+[ "${1:-} ${2:-}" != "bench serve" ] || collector="-XX:-UseSerialGC -XX:+UseZGC"
+exec "$here/runtime/bin/java" "@$here/java.options" $collector \
   ${TANDEM_JAVA_OPTIONS:-} -cp "$here/lib/*" dev.tandem.app.Main "$@"
 L
 cat > "$work/tandem/test-gpu" <<'L'
