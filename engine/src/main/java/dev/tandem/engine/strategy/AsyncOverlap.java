@@ -46,7 +46,7 @@ public final class AsyncOverlap implements Policy {
     private static final double OVERDUE_AFTER = 2;
 
     /** Max expected time per token, in targets, for which tokens begin to be in flight: steps may become longer. */
-    private static final double MAX_ENTRY_PACE = 0.8;
+    static final double MAX_ENTRY_PACE = 0.8;
 
     private final Budget budget;
     private final StepPredictor predictor;
