@@ -75,12 +75,7 @@ public final class SpeedupEstimate {
         int max = max(state, gpuOnly, context);
         return switch (kind) {
             case IN_FLIGHT ->
-                inFlightEstimate(
-                        gpuRows,
-                        gpuTokens,
-                        max,
-                        context,
-                        state.meanLastOutputs() > 0 ? prompts(state) : new Prompts(0, 0));
+                inFlightEstimate(gpuRows, gpuTokens, max, context, gpuRows / predictor.decodes(gpuRows, gpuTokens));
             case TWO_SUB_BATCHES -> bestOf(gpuRows, gpuTokens, max, context, new Prompts(0, 0), predictor::pipelined);
             case TWO_SUB_BATCHES_WITH_PROMPTS ->
                 bestOf(gpuRows, gpuTokens, max, context, prompts(state), predictor::pipelined);
@@ -144,11 +139,8 @@ public final class SpeedupEstimate {
         return best;
     }
 
-    /**
-     * With in-flight tokens, takes the max that the CPU keeps up with: more would only advance more slowly. A token
-     * passes one layer per step, and prompts make the mean step longer.
-     */
-    private Estimate inFlightEstimate(int gpuRows, long gpuTokens, int max, int context, Prompts prompts) {
+    /** With in-flight tokens, takes the max that the CPU keeps up with: more would only advance more slowly. */
+    private Estimate inFlightEstimate(int gpuRows, long gpuTokens, int max, int context, double baseline) {
         int low = 0;
         int high = max;
         while (low < high) {
@@ -160,15 +152,10 @@ public final class SpeedupEstimate {
                 high = middle - 1;
             }
         }
-        int layers = predictor.cost().layers();
-        double seconds = inFlight(gpuRows, gpuTokens, low, context);
-        int outputs = gpuRows + low / layers;
-        double meanStep = seconds + predictor.promptSeconds(prompts.tokens(outputs), prompts.pairs(outputs));
-        if (layers * meanStep > maxSecondsPerToken) {
+        if (predictor.cost().layers() * inFlight(gpuRows, gpuTokens, low, context) > maxSecondsPerToken) {
             return new Estimate(0, 0);
         }
-        double baseline = gpuRows / predictor.decodes(gpuRows, gpuTokens);
-        double rate = (gpuRows + (double) low / layers) / seconds;
+        double rate = (gpuRows + (double) low / predictor.cost().layers()) / inFlight(gpuRows, gpuTokens, low, context);
         return new Estimate(low, low == 0 ? 0 : rate / baseline - 1);
     }
 

@@ -308,7 +308,7 @@ public final class StepPredictor {
     }
 
     /** Seconds of gpu-only for prompt tokens, in long steps. */
-    double promptSeconds(int rows, long pairs) {
+    private double promptSeconds(int rows, long pairs) {
         return cost.layers() * (cost.linear(LONG_PROMPT) / LONG_PROMPT * rows + cost.prefillAttention(pairs));
     }
 

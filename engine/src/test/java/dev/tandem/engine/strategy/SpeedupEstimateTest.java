@@ -101,24 +101,4 @@ class SpeedupEstimateTest {
         }
         assertThat(estimate(SpeedupEstimate.Kind.IN_FLIGHT, 90)).isEqualTo(new SpeedupEstimate.Estimate(0, 0));
     }
-
-    @Test
-    void promptsMakeInFlightTokensLate() {
-        // a step of 2 x (10 + 9) takes 38, and so a token 76; with prompts of 4 tokens per output it takes longer
-        for (int i = 0; i < 120; i++) {
-            scene.waiting(4);
-        }
-        assertThat(estimate(SpeedupEstimate.Kind.IN_FLIGHT, 120).hostTokens())
-                .as("output lengths are not known")
-                .isPositive();
-        endMany();
-        StepDraft gpuOnly = new GpuOnly(BUDGET, Preemption.SWAP).draft(scene.state, new Decision());
-        assertThat(new SpeedupEstimate(
-                                new StepPredictor(TestProfile.model(), true, 0),
-                                SpeedupEstimate.Kind.IN_FLIGHT,
-                                120_000_000_000L)
-                        .of(gpuOnly))
-                .as("output lengths are known")
-                .isEqualTo(new SpeedupEstimate.Estimate(0, 0));
-    }
 }
