@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
@@ -62,5 +63,14 @@ class ClientsTest {
     @Test
     void clientsForJavaScript() throws IOException, InterruptedException {
         run("node", property("tandem.clients.node") + "/clients.mjs");
+    }
+
+    @Test
+    void clientsForJava() throws IOException, InterruptedException {
+        run(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "-cp",
+                property("tandem.clients.java") + "/*",
+                "src/test/clients/Clients.java");
     }
 }
