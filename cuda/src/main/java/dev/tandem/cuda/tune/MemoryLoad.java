@@ -28,6 +28,9 @@ import org.jspecify.annotations.Nullable;
  * <p>Owned by: the executor. A thread of its own launches the kernels until it is closed.
  */
 public final class MemoryLoad implements AutoCloseable {
+    private static final System.Logger LOG = System.getLogger(MemoryLoad.class.getName());
+    private static final String FAILED = "the kernels that take memory bandwidth have failed, so --gpu-bandwidth-limit"
+            + " has no effect any more; restart the process";
     /** Bytes that the kernels read in turn, many times the L2 cache. */
     private static final long BUFFER_BYTES = 1L << 30;
     /** 16-byte words that a thread block reads per turn. */
@@ -86,7 +89,8 @@ public final class MemoryLoad implements AutoCloseable {
             thread = Thread.ofPlatform().daemon().name("memory-load").start(this::launchKernels);
             bandwidth = calibrate(device, measured, timed, wanted);
         } catch (RuntimeException | Error e) {
-            close();
+            device.makeCurrent();
+            Resources.closeAfter(e, List.of(this));
             throw e;
         }
     }
@@ -120,6 +124,7 @@ public final class MemoryLoad implements AutoCloseable {
             }
         } catch (RuntimeException e) {
             failure = e;
+            LOG.log(System.Logger.Level.ERROR, FAILED, e);
         }
     }
 
@@ -179,8 +184,9 @@ public final class MemoryLoad implements AutoCloseable {
                 }
             }
         }
-        if (failure != null) {
-            throw failure;
+        RuntimeException failed = failure;
+        if (failed != null) {
+            throw new CudaException(FAILED, failed);
         }
         Arrays.sort(rates);
         return rates[MEASUREMENTS / 2];

@@ -115,6 +115,21 @@ final class ApiFields {
             return add(name, new Rule.Honoured(type, meaning));
         }
 
+        /** Honours the fields of tools that {@link ToolFields} reads. */
+        Rules honoursTools() {
+            return honours(
+                            "tools",
+                            FieldType.LIST,
+                            "functions that the model may call; refused when its template shows none")
+                    .honours(
+                            "tool_choice",
+                            "\"auto\", \"none\" (the tools are not shown), \"required\", or one by its name")
+                    .honours(
+                            "parallel_tool_calls",
+                            FieldType.BOOLEAN,
+                            "whether an answer may have several calls; default true");
+        }
+
         Rules ignores(String name, String reason) {
             return add(name, new Rule.Ignored(reason));
         }
@@ -191,16 +206,7 @@ final class ApiFields {
                         FieldType.BOOLEAN,
                         "whether the answer continues the last message; default false")
                 .honours("chat_template_kwargs", FieldType.OBJECT, "further variables of the chat template")
-                .honours(
-                        "tools",
-                        FieldType.LIST,
-                        "functions that the model may call; refused when its template shows none")
-                .honours(
-                        "tool_choice", "\"auto\", \"none\" (the tools are not shown), \"required\", or one by its name")
-                .honours(
-                        "parallel_tool_calls",
-                        FieldType.BOOLEAN,
-                        "whether an answer may have several calls; default true")
+                .honoursTools()
                 .honours(
                         "reasoning_effort",
                         FieldType.STRING,

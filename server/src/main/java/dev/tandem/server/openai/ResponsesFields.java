@@ -26,7 +26,7 @@ final class ResponsesFields {
                 .honours(
                         "max_output_tokens",
                         FieldType.INTEGER,
-                        "max tokens of the answer; the rest of the context" + " when left out")
+                        "max tokens of the answer; the rest of the context when left out")
                 .honours(
                         "temperature",
                         FieldType.NUMBER,
@@ -44,16 +44,7 @@ final class ResponsesFields {
                 .ignores("prompt_cache_key", "there is no prompt cache that a request controls")
                 .ignores("prompt_cache_retention", "there is no prompt cache that a request controls")
                 .ignores("service_tier", "there is one tier")
-                .honours(
-                        "tools",
-                        FieldType.LIST,
-                        "functions that the model may call; refused when its template shows none")
-                .honours(
-                        "tool_choice", "\"auto\", \"none\" (the tools are not shown), \"required\", or one by its name")
-                .honours(
-                        "parallel_tool_calls",
-                        FieldType.BOOLEAN,
-                        "whether an answer may have several calls; default true")
+                .honoursTools()
                 .honours(
                         "text",
                         FieldType.OBJECT,
