@@ -55,7 +55,7 @@ final class AnswerStream {
         }
     }
 
-    /** Why the answer ended, once it has. */
+    /** The choice of which the answer consists. */
     AnswerChoice choice() {
         return choice;
     }

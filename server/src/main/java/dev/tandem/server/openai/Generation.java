@@ -39,6 +39,8 @@ final class Generation implements AutoCloseable {
 
     private int running;
     private boolean expired;
+    /** Of a failure before the deadline; a request that goes on may be refused, as when the queue is full. */
+    private int failureStatus = 500;
 
     /**
      * An event of a choice's request.
@@ -138,6 +140,7 @@ final class Generation implements AutoCloseable {
         try {
             engine.submit(next);
         } catch (RequestException e) {
+            failureStatus = ApiErrors.status(e.category());
             events.add(new Sent(index, count, new TokenEvent.Failed(String.valueOf(e.getMessage()))));
         }
         if (cancelled) {
@@ -176,7 +179,7 @@ final class Generation implements AutoCloseable {
 
     /** HTTP status for a {@link TokenEvent.Failed}. */
     int failureStatus() {
-        return expired ? 408 : 500;
+        return expired ? 408 : failureStatus;
     }
 
     /** Answers with a failure; a client that set a timeout is told not to send the same request again. */

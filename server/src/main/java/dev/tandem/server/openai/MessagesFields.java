@@ -39,7 +39,7 @@ final class MessagesFields {
                         "the conversation of user and assistant: text or content blocks; required")
                 .honours("model", FieldType.STRING, "the served model's name; may be left out")
                 .honours("system", FieldType.ANY, "the system prompt: text or a list of text blocks")
-                .ignores("cache_control", "there is no prompt cache that a request controls")
+                .ignores("cache_control", "equal prefixes are found without it")
                 .honours("tools", FieldType.LIST, "what the model may call; refused when its template shows no tools")
                 .honours(
                         "tool_choice",

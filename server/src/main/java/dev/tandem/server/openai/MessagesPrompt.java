@@ -105,7 +105,8 @@ final class MessagesPrompt {
                 throw RequestException.bad(
                         place + ".type",
                         place + " of the " + role + " has the type '" + Printable.of(type)
-                                + "', which is not supported; send text");
+                                + "', which is not supported; send "
+                                + (byAssistant ? "text, tool_use or thinking" : "text or tool_result"));
             }
         }
         if (text.isEmpty() && calls.isEmpty()) {
@@ -124,8 +125,8 @@ final class MessagesPrompt {
         if (!block.path("name").isString() || !block.path("input").isObject()) {
             throw RequestFields.wrong(at, block, "a tool_use with a name and an input object");
         }
-        ObjectNode call =
-                calls.addObject().put("id", block.path("id").asString("")).put("type", "function");
+        String id = RequestFields.string(at + ".id", block.path("id"));
+        ObjectNode call = calls.addObject().put("id", id).put("type", "function");
         call.putObject("function").put("name", block.path("name").asString()).set("arguments", block.path("input"));
     }
 
@@ -143,7 +144,7 @@ final class MessagesPrompt {
         }
         return JSON.createObjectNode()
                 .put("role", "tool")
-                .put("tool_call_id", block.path("tool_use_id").asString(""))
+                .put("tool_call_id", RequestFields.string(at + ".tool_use_id", block.path("tool_use_id")))
                 .put(CONTENT, text.toString());
     }
 

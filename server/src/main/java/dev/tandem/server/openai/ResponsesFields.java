@@ -41,8 +41,8 @@ final class ResponsesFields {
                         "shares the KV of equal prefixes with requests of the same salt only; Tandem's own")
                 .ignores("user", "nothing is kept per user")
                 .ignores("safety_identifier", "nothing is kept per user")
-                .ignores("prompt_cache_key", "there is no prompt cache that a request controls")
-                .ignores("prompt_cache_retention", "there is no prompt cache that a request controls")
+                .ignores("prompt_cache_key", "equal prefixes are found without it")
+                .ignores("prompt_cache_retention", "KV is kept until its memory is needed")
                 .ignores("service_tier", "there is one tier")
                 .honoursTools()
                 .honours(

@@ -88,7 +88,7 @@ final class ResponsesPrompt {
                 conversation
                         .addObject()
                         .put("role", "tool")
-                        .put("tool_call_id", item.path("call_id").asString(""))
+                        .put("tool_call_id", RequestFields.string(at + ".call_id", item.path("call_id")))
                         .put(CONTENT, text(item.path("output"), at + ".output"));
             default ->
                 throw RequestException.bad(
@@ -115,14 +115,13 @@ final class ResponsesPrompt {
         if (!item.path("name").isString() || !item.path("arguments").isString()) {
             throw RequestFields.wrong(at, item, "a function_call with a name and arguments in a string");
         }
+        String id = RequestFields.string(at + ".call_id", item.path("call_id"));
         JsonNode last = conversation.path(conversation.size() - 1);
         ObjectNode message = last instanceof ObjectNode object && isAssistant(object)
                 ? object
                 : conversation.addObject().put("role", ASSISTANT).put(CONTENT, "");
-        ObjectNode call = message.withArray("tool_calls")
-                .addObject()
-                .put("id", item.path("call_id").asString(""))
-                .put("type", "function");
+        ObjectNode call =
+                message.withArray("tool_calls").addObject().put("id", id).put("type", "function");
         call.putObject("function")
                 .put("name", item.path("name").asString())
                 .put("arguments", item.path("arguments").asString());
