@@ -73,9 +73,9 @@ final class GpuOptions {
             throw new ConfigurationException(
                     "--gpu-sm-limit " + multiprocessorLimit + " must be positive, or 0 for all multiprocessors");
         }
-        if (!(bandwidthLimit >= 0) || bandwidthLimit > 0 && multiprocessorLimit == 0) {
-            throw new ConfigurationException("--gpu-bandwidth-limit " + bandwidthLimit
-                    + " must be positive and come with --gpu-sm-limit, or be 0 for no limit");
+        if (!(bandwidthLimit >= 0) || bandwidthLimit == Double.POSITIVE_INFINITY) {
+            throw new ConfigurationException(
+                    "--gpu-bandwidth-limit " + bandwidthLimit + " must be positive, or 0 for no limit");
         }
         if (!Set.of(AUTO, "system", "fetch").contains(libraries) && !Files.isDirectory(Path.of(libraries))) {
             throw new ConfigurationException(

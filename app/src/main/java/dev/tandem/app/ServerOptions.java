@@ -8,8 +8,11 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.Optional;
+import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
+import picocli.CommandLine.TypeConversionException;
 
 /** Options for the server's address, its API keys and its logs. */
 @Section(Section.Heading.SERVER)
@@ -48,6 +51,7 @@ final class ServerOptions {
     @Option(
             names = "--cache-salt-from",
             paramLabel = "SOURCE",
+            converter = CacheSaltConverter.class,
             defaultValue = "none",
             description = "What separates clients in the prefix cache: none, or api-key, with which clients that send"
                     + " different keys share no KV. A request's cache_salt separates further."
@@ -142,5 +146,17 @@ final class ServerOptions {
                     "--api-key-file " + file + " has no key; write one per line, or leave the option out");
         }
         return keys;
+    }
+
+    /** Reads the spelling of the help; Java's names have no hyphens. */
+    static final class CacheSaltConverter implements ITypeConverter<CacheSaltFrom> {
+        @Override
+        public CacheSaltFrom convert(String value) {
+            return switch (value.toLowerCase(Locale.ROOT)) {
+                case "none" -> CacheSaltFrom.NONE;
+                case "api-key" -> CacheSaltFrom.API_KEY;
+                default -> throw new TypeConversionException("use none or api-key");
+            };
+        }
     }
 }

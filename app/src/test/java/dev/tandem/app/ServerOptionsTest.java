@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.server.openai.CacheSaltFrom;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -11,6 +12,7 @@ import java.util.List;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import picocli.CommandLine;
 
 /** API keys from the command line and from a file. */
 class ServerOptionsTest {
@@ -44,6 +46,21 @@ class ServerOptionsTest {
                 .isInstanceOf(ConfigurationException.class)
                 .hasMessageContaining("--api-key-file")
                 .hasMessageContaining("cannot be read");
+    }
+
+    private static CommandLine parser(ServerOptions options) {
+        return new CommandLine(options).setCaseInsensitiveEnumValuesAllowed(true);
+    }
+
+    @Test
+    void theSpellingsOfTheHelpSeparateClients() {
+        ServerOptions options = new ServerOptions();
+        parser(options).parseArgs("--cache-salt-from", "api-key");
+        assertThat(options.cacheSaltFrom).isEqualTo(CacheSaltFrom.API_KEY);
+        parser(options).parseArgs("--cache-salt-from", "none");
+        assertThat(options.cacheSaltFrom).isEqualTo(CacheSaltFrom.NONE);
+        assertThatThrownBy(() -> parser(options).parseArgs("--cache-salt-from", "api_key"))
+                .hasMessageContaining("use none or api-key");
     }
 
     @Test

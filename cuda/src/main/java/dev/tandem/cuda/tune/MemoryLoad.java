@@ -73,8 +73,8 @@ public final class MemoryLoad implements AutoCloseable {
      */
     public MemoryLoad(Device device, KernelCompiler compiler, ModelShape shape, double wanted) {
         this.rest = device.rest()
-                .orElseThrow(() -> new CudaException("--gpu-bandwidth-limit needs --gpu-sm-limit: the kernels that take"
-                        + " bandwidth run on the multiprocessors that it leaves free"));
+                .orElseThrow(() -> new CudaException("--gpu-sm-limit leaves no multiprocessor free for the kernels of"
+                        + " --gpu-bandwidth-limit, which take bandwidth; lower it"));
         opened.add(rest);
         try {
             KernelCatalogue.Unit unit = KernelCatalogue.memoryLoad(shape);

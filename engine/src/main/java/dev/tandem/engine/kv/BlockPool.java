@@ -51,13 +51,6 @@ public final class BlockPool {
     private long evictions;
     private final Consumer<PrefixNode> evicted;
 
-    /** Creates a pool whose blocks are all free, and that caches none. */
-    public BlockPool(KvTier tier, int blocks) {
-        this(tier, blocks, node -> {
-            throw new IllegalStateException("the " + tier + " pool caches no blocks");
-        });
-    }
-
     /**
      * Creates a pool whose blocks are all free.
      *

@@ -4,6 +4,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -144,7 +145,7 @@ final class PrefixDemotion {
         while (at.parent != null) {
             at = at.parent;
         }
-        return String.valueOf(at.salt);
+        return Objects.requireNonNull(at.salt, "the root of a prefix has a salt");
     }
 
     private int[] tokens(PrefixNode end) {

@@ -14,7 +14,7 @@ import java.util.Optional;
 /**
  * Chooses same-layer tokens: host tokens in the one batch of a step, whose attention the CPU computes while the GPU
  * computes its own of the same layer (ADR 47). They need no second pass over the weights. The GPU waits for none of
- * them: a token is taken only if {@code T_ca + trip <= T_ga}, corrected by the overhead of a stage. Those who have
+ * them: a token is taken only if {@code T_ca + trip <= T_ga}, corrected by the overhead of a stage. Those that have
  * waited longest come first, so that all host tokens take turns.
  *
  * @param pipeline drafts the step whose prompts and GPU decodes the batch keeps
@@ -38,7 +38,8 @@ public record SameLayer(Pipeline pipeline) {
 
     /**
      * The same-layer tokens with which a draft's GPU part does most requests per second; empty where no token hides,
-     * where none raises that rate, and where the host that waiting requests would fill does more in two sub-batches.
+     * where none raises that rate, and where the host that waiting requests would fill gains more than half as much in
+     * two sub-batches.
      *
      * @param draft of two sub-batches or of the GPU alone; it stays as it is
      */

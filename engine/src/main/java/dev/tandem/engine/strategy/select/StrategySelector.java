@@ -22,7 +22,7 @@ import java.util.function.DoubleSupplier;
  * in which that arm would have offloaded. It stops once it has lost work against that measurement. Arms that offload
  * are also measured against each other. {@link Phase} says what each phase measures and what ends it;
  * {@link ArmRanking} says which of two windows is better. Where an arm would not use an empty host, the step is
- * gpu-only's draft, and it counts for gpu-only.
+ * gpu-only's draft.
  *
  * <p>A draft changes no state of the selector; a completed step does.
  *
@@ -208,7 +208,7 @@ public final class StrategySelector implements Policy {
     private Drafted withoutNeed(Baseline base, SchedulerState state, Decision why) {
         StepDraft draft = base.policy().draft(state, new Decision());
         why.because(
-                "guard: %d requests wait, and the host is used from %d, so gpu-only",
+                "guard: %d requests wait, and the host is used from %d on or when a queue does not end, so gpu-only",
                 state.waiting().size(), GpuDemand.MAX_WAITING + 1);
         return gpuOnlyStep(draft, false, false, Optional.empty());
     }
