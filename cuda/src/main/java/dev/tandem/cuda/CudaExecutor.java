@@ -61,9 +61,10 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>With attention threads, sequences on the host tier decode too. In async overlap, the last rows of a step are
  * slots: in-flight tokens leave the batch after each QKV projection and rejoin it in a slot once
- * {@link HostAttentionWorkers} have returned their attention ({@link HostLinkMemory}). The GPU never waits for them,
- * and the engine thread does nothing per layer. With same-layer tokens (simple offload, NEO's sub-batches) the GPU
- * waits in each layer until the CPU has attended; the other sub-batch hides that wait.
+ * {@link HostAttentionWorkers} have returned their attention ({@link HostLinkMemory}). The GPU waits for none of them
+ * but those that are to finish within the step, and the engine thread does nothing per layer. With same-layer tokens
+ * (simple offload, NEO's sub-batches) the GPU waits in each layer until the CPU has attended; its own attention, or the
+ * other sub-batch, hides that wait.
  *
  * <p>Owned by: engine thread. Construction may happen on another thread.
  */

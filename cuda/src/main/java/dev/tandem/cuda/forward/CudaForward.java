@@ -83,7 +83,7 @@ public final class CudaForward {
             return slotLayers.after(extent, layer);
         }
 
-        /** Slots to which in-flight tokens return at a layer without that the step waits. */
+        /** Slots to which in-flight tokens return at a layer without the step waiting for them. */
         int returning(int layer) {
             return resumes() ? 0 : after(layer).slots();
         }

@@ -48,7 +48,10 @@ public final class CublasLtGemm implements AutoCloseable {
     /** Runs per measurement, back to back to hide launch times, each with another layer's weights. */
     private static final int REPEATS = 4;
 
-    /** Max fraction of further rows for which an algorithm was measured that a shape takes over. */
+    /**
+     * Max fraction of further rows for which an algorithm was measured that a shape takes over. Not tuned: measured row
+     * counts are at most this far apart up to 2,048.
+     */
     private static final double MORE_ROWS = 0.25;
 
     private static final long WORKSPACE_BYTES = 64L << 20;

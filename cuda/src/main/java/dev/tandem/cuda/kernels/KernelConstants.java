@@ -68,7 +68,7 @@ public final class KernelConstants {
     public static final int SWIGLU_TILE_WEIGHTS = 256;
     /** Threads per block of {@code gemm_swiglu.cu}: two warpgroups that compute, and a third that copies. */
     static final int GEMM_SWIGLU_THREADS = 384;
-    /** Thread blocks per row of {@code argmax}, one per partial result, and of {@code mask}. */
+    /** Thread blocks per row of {@code argmax}, one per partial result, and of {@code mask_logits}. */
     public static final int ARGMAX_PARTS = 16;
     /** A word of a partial result of decode attention that no thread block has published: all bits are set. */
     public static final int UNPUBLISHED = -1;
