@@ -8,7 +8,7 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import dev.tandem.cuda.ffi.CudaException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.util.Arrays;
+import java.util.stream.IntStream;
 
 /**
  * A function of a module with its block size. The constructor loads it onto the GPU. The driver would otherwise load it
@@ -19,7 +19,6 @@ import java.util.Arrays;
  * <p>Owned by: the thread that launches it, one at a time.
  */
 public final class Kernel {
-    private static final int MAX_ARGUMENTS = 20;
     /** {@code CUDA_ERROR_INVALID_VALUE}: {@code cuFuncGetParamInfo} answers with it beyond the last parameter. */
     private static final int INVALID_VALUE = 1;
     /** {@code CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES}. */
@@ -54,8 +53,8 @@ public final class Kernel {
 
     private final Arena arena = Arena.ofAuto();
     private final MemorySegment config = arena.allocate(CONFIG_BYTES, 8);
-    private final MemorySegment values = arena.allocate(8L * MAX_ARGUMENTS, 8);
-    private final MemorySegment pointers = arena.allocate(ADDRESS, MAX_ARGUMENTS);
+    private final MemorySegment values;
+    private final MemorySegment pointers;
 
     Kernel(Device device, String name, MemorySegment function, int threads, int sharedBytes, boolean waits) {
         this.device = device;
@@ -67,6 +66,8 @@ public final class Kernel {
         device.driver().cuFuncLoad.call(function);
         requireShared();
         this.parameterBytes = parameterBytes();
+        this.values = arena.allocate(8L * parameterBytes.length, 8);
+        this.pointers = arena.allocate(ADDRESS, parameterBytes.length);
         MemorySegment attribute = arena.allocate(ATTRIBUTE_BYTES, 8);
         attribute.set(JAVA_INT, 0, PROGRAMMATIC_STREAM_SERIALIZATION);
         attribute.set(JAVA_INT, 8, 1);
@@ -77,7 +78,7 @@ public final class Kernel {
         config.set(JAVA_INT, 24, sharedBytes);
         config.set(ADDRESS, CONFIG_ATTRIBUTES, attribute);
         config.set(JAVA_INT, CONFIG_ATTRIBUTE_COUNT, waits ? 1 : 0);
-        for (int i = 0; i < MAX_ARGUMENTS; i++) {
+        for (int i = 0; i < parameterBytes.length; i++) {
             pointers.setAtIndex(ADDRESS, i, values.asSlice(8L * i, 8));
         }
         if (sharedBytes > FREE_SHARED) {
@@ -103,20 +104,19 @@ public final class Kernel {
         try (Arena confined = Arena.ofConfined()) {
             MemorySegment offset = confined.allocate(JAVA_LONG);
             MemorySegment size = confined.allocate(JAVA_LONG);
-            int[] bytes = new int[MAX_ARGUMENTS];
-            for (int i = 0; i < MAX_ARGUMENTS; i++) {
+            IntStream.Builder bytes = IntStream.builder();
+            for (int i = 0; ; i++) {
                 int code = device.driver().cuFuncGetParamInfo.code(function, (long) i, offset, size);
                 if (code == INVALID_VALUE) {
-                    return Arrays.copyOf(bytes, i);
+                    return bytes.build().toArray();
                 }
                 if (code != 0) {
                     throw new CudaException(
                             "cuFuncGetParamInfo of parameter " + i + " of kernel " + name + " failed (" + code + ")",
                             code);
                 }
-                bytes[i] = (int) size.get(JAVA_LONG, 0);
+                bytes.add((int) size.get(JAVA_LONG, 0));
             }
-            return bytes;
         }
     }
 
