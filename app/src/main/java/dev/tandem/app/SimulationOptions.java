@@ -22,7 +22,8 @@ final class SimulationOptions {
             names = "--steady",
             paramLabel = "SECONDS",
             defaultValue = "60",
-            description = "Simulated seconds of the measured window in which requests that end are replaced."
+            description = "Simulated seconds of the measured window in which requests that end are replaced. The"
+                    + " first begin in the middle of their output, as those of bench throughput."
                     + " Default: ${DEFAULT-VALUE}.")
     int steady;
 

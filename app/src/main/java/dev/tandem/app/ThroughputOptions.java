@@ -17,14 +17,17 @@ final class ThroughputOptions {
     @Option(
             names = "--steady",
             paramLabel = "SECONDS",
-            description = "Measure a window of this many seconds in place of a run to the end. Default: a run.")
+            description = "Measure a window of this many seconds in place of a run to the end. Requests fill both"
+                    + " pools; the first begin in the middle of their output, so that long ones need not end before a"
+                    + " window is representative. Default: a run.")
     Optional<Integer> steady = Optional.empty();
 
     @Option(
             names = "--warm-up",
             paramLabel = "SECONDS",
             defaultValue = "5",
-            description = "Seconds before the window. Default: ${DEFAULT-VALUE}.")
+            description = "Seconds between submitting the first requests and the window; with --steady it must be long"
+                    + " enough to prefill them. Default: ${DEFAULT-VALUE}.")
     int warmUp;
 
     /** @throws ConfigurationException that names the options, their values and the limit */

@@ -90,14 +90,10 @@ public final class SimulatedRun {
         return result;
     }
 
-    /** As {@link ThroughputRun#steady}, in virtual seconds. */
+    /** As {@link ThroughputRun#steady}, in virtual seconds; with an equal seed the same requests are in progress. */
     public Map<String, Object> steady(int concurrency, int warmUpSeconds, int seconds) {
         replacing = true;
-        for (int i = 0; i < concurrency; i++) {
-            Lengths full = workload.request(issued++);
-            int done = (int) (random.nextDouble() * full.output());
-            submit(new Lengths(full.prompt() + done, full.output() - done));
-        }
+        workload.inProgress(concurrency, config.seed()).forEach(this::submit);
         runUntil(warmUpSeconds);
         recorder.open();
         double busyBefore = executor.cpuBusySeconds();

@@ -35,6 +35,7 @@ public final class ThroughputRun {
     private final Recorder recorder;
     private final Clock clock;
     private final Workload workload;
+    private final long seed;
     private final SplittableRandom random;
     /** The tokens with which all prompts of the workload begin. */
     private final int[] sharedPrompt;
@@ -61,6 +62,7 @@ public final class ThroughputRun {
         this.recorder = recorder;
         this.clock = clock;
         this.workload = workload;
+        this.seed = seed;
         this.random = new SplittableRandom(seed);
         this.sharedPrompt = new SplittableRandom(seed + 1)
                 .ints(workload.sharedPrompt(), FIRST_TOKEN_ID, engine.limits().vocabulary())
@@ -99,15 +101,12 @@ public final class ThroughputRun {
     }
 
     /**
-     * Fills the engine with {@code concurrency} requests at seeded uniform progress, keeps it full, and counts for
-     * {@code seconds} after {@code warmUpSeconds}. Returns the result's fields.
+     * Fills the engine with {@code concurrency} requests in progress ({@link Workload#inProgress}), keeps it full, and
+     * counts for {@code seconds} after {@code warmUpSeconds}. All of them are submitted before the warm-up; those that
+     * replace ended ones are whole. Returns the result's fields.
      */
     public Map<String, Object> steady(int concurrency, int warmUpSeconds, int seconds) throws InterruptedException {
-        for (int i = 0; i < concurrency; i++) {
-            Lengths full = workload.request(issued.getAndIncrement());
-            int done = (int) (random.nextDouble() * full.output());
-            submitAndReplace(new Lengths(full.prompt() + done, full.output() - done));
-        }
+        workload.inProgress(concurrency, seed).forEach(this::submitAndReplace);
         sleep("warming up", warmUpSeconds);
         recorder.open();
         long start = clock.nanos();

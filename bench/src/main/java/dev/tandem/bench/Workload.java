@@ -7,6 +7,7 @@ import java.io.InputStreamReader;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.SplittableRandom;
 import java.util.regex.Matcher;
@@ -77,6 +78,36 @@ public record Workload(String name, List<Lengths> lengths, int sharedPrompt) {
     /** The lengths of the request at {@code index}; the list repeats. */
     public Lengths request(int index) {
         return lengths.get(index % lengths.size());
+    }
+
+    /**
+     * Draws requests as they stand in the middle of a closed loop, each with what it still has to do: a prompt of
+     * {@code prompt + done} tokens and {@code output - done} of output. Each draw is a uniformly random output token of
+     * the whole list: its request, at its place. So a request is drawn in proportion to its output, and its progress is
+     * uniform in {@code [0, output)}. That is the stationary distribution of a loop in which each request that ends is
+     * replaced and all tokens take equally long, because a request is in progress for as many steps as it has output.
+     * Without that weight too few requests would be long, and too many would end early in the window.
+     *
+     * @param seed of the draws; equal seeds give equal requests
+     */
+    public List<Lengths> inProgress(int count, long seed) {
+        long[] ends = new long[lengths.size()];
+        long total = 0;
+        for (int i = 0; i < ends.length; i++) {
+            total += lengths.get(i).output();
+            ends[i] = total;
+        }
+        SplittableRandom random = new SplittableRandom(seed);
+        List<Lengths> requests = new ArrayList<>();
+        for (int i = 0; i < count; i++) {
+            long token = random.nextLong(total);
+            int found = Arrays.binarySearch(ends, token + 1);
+            int at = found >= 0 ? found : -found - 1; // of the first end beyond the token
+            Lengths whole = lengths.get(at);
+            int left = (int) (ends[at] - token);
+            requests.add(new Lengths(whole.prompt() + whole.output() - left, left));
+        }
+        return requests;
     }
 
     /** Mean tokens of KV that a request holds while it runs: its prompt and half of its output. */

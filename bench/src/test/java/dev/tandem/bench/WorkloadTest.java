@@ -1,0 +1,66 @@
+package dev.tandem.bench;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
+
+import dev.tandem.bench.Workload.Lengths;
+import java.util.List;
+import java.util.function.Predicate;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class WorkloadTest {
+    private static final int COUNT = 20_000;
+    /** Five standard deviations of a fraction of {@link #COUNT} draws. */
+    private static final double TOLERANCE = 5 * 0.5 / Math.sqrt(COUNT);
+
+    private static final Workload TWO = new Workload("two", List.of(new Lengths(100, 10), new Lengths(200, 30)));
+
+    private static double fraction(List<Lengths> requests, Predicate<Lengths> which) {
+        return requests.stream().filter(which).count() / (double) requests.size();
+    }
+
+    @ParameterizedTest
+    @ValueSource(longs = {0, 1, 2})
+    void requestsInProgressAreDrawnByTheirOutput(long seed) {
+        List<Lengths> drawn = TWO.inProgress(COUNT, seed);
+        assertThat(fraction(drawn, request -> request.prompt() >= 200))
+                .as("of the longer request, seed %d", seed)
+                .isCloseTo(30 / 40.0, within(TOLERANCE));
+    }
+
+    @ParameterizedTest
+    @ValueSource(longs = {0, 1, 2})
+    void progressIsUniformAndKeepsTheSumOfTokens(long seed) {
+        List<Lengths> drawn = TWO.inProgress(COUNT, seed);
+        assertThat(drawn)
+                .allSatisfy(request -> assertThat(request.prompt() + request.output())
+                        .as("seed %d", seed)
+                        .isIn(110, 230));
+        List<Lengths> longer =
+                drawn.stream().filter(request -> request.prompt() >= 200).toList();
+        assertThat(longer).extracting(Lengths::output).contains(1, 30).allMatch(left -> left >= 1 && left <= 30);
+        assertThat(fraction(longer, request -> request.output() <= 15))
+                .as("of the longer request beyond its middle, seed %d", seed)
+                .isCloseTo(0.5, within(1.2 * TOLERANCE));
+    }
+
+    /** In a stationary loop a request ends each 20 steps of each place, from the first step on. */
+    @ParameterizedTest
+    @ValueSource(longs = {0, 1, 2})
+    void requestsEndAtTheirSteadyRateFromTheStart(long seed) {
+        for (int steps : new int[] {1, 5, 10}) {
+            assertThat(fraction(TWO.inProgress(COUNT, seed), request -> request.output() <= steps))
+                    .as("ended after %d steps, seed %d", steps, seed)
+                    .isCloseTo(steps / 20.0, within(TOLERANCE));
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"osc", "reasoning", "synthetic:1/1", "azure-conv"})
+    void everyRequestInProgressHasWorkLeft(String name) {
+        assertThat(Workload.parse(name, 0).inProgress(1_000, 7))
+                .hasSize(1_000)
+                .allSatisfy(request -> assertThat(request.output()).as("seed 7").isPositive());
+    }
+}
