@@ -53,8 +53,6 @@ public final class SimulatedRun {
     private final SplittableRandom random;
     private int issued;
     private int failed;
-    /** Whether each request that ends is replaced by another. */
-    private boolean replacing;
 
     /** An engine loop that has not run yet; {@code executor} and the engine share {@code clock}. */
     public SimulatedRun(
@@ -92,8 +90,11 @@ public final class SimulatedRun {
 
     /** As {@link ThroughputRun#steady}, in virtual seconds; with an equal seed the same requests are in progress. */
     public Map<String, Object> steady(int concurrency, int warmUpSeconds, int seconds) {
-        replacing = true;
-        workload.inProgress(concurrency, config.seed()).forEach(this::submit);
+        ClosedLoop closed = new ClosedLoop(workload, concurrency, config.seed(), this::submit, message -> {
+            failed++;
+            return true;
+        });
+        closed.grow();
         runUntil(warmUpSeconds);
         recorder.open();
         double busyBefore = executor.cpuBusySeconds();
@@ -232,11 +233,8 @@ public final class SimulatedRun {
         submit(lengths, event -> {
             switch (event) {
                 case TokenEvent.Token token -> {}
-                case TokenEvent.Finished finished -> replace();
-                case TokenEvent.Failed reason -> {
-                    failed++;
-                    replace();
-                }
+                case TokenEvent.Finished finished -> {}
+                case TokenEvent.Failed reason -> failed++;
             }
         });
     }
@@ -254,11 +252,5 @@ public final class SimulatedRun {
         // no two prompts agree beyond what the workload has them share
         Arrays.fill(tokens, Math.min(workload.sharedPrompt(), prompt - 1), prompt, ++submitted);
         queue.offer(List.of(new Request(id, tokens, sampling, 0, TextDecoder.none(), sink)));
-    }
-
-    private void replace() {
-        if (replacing) {
-            submit(workload.request(issued++));
-        }
     }
 }

@@ -8,6 +8,7 @@ import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.TokenEvent;
+import dev.tandem.engine.request.TokenSink;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.SplittableRandom;
@@ -41,15 +42,12 @@ public final class ThroughputRun {
     private final int[] sharedPrompt;
 
     private final Progress progress;
-    private final AtomicInteger issued = new AtomicInteger();
     /** Requests that were shortened to fit the context. */
     private final AtomicInteger cut = new AtomicInteger();
 
     private final AtomicInteger ids = new AtomicInteger();
     /** The first failure of a request; null while there is none. */
     private final AtomicReference<@Nullable String> failure = new AtomicReference<>();
-
-    private volatile boolean stopping;
 
     /**
      * A run of an engine that has started.
@@ -101,12 +99,15 @@ public final class ThroughputRun {
     }
 
     /**
-     * Fills the engine with {@code concurrency} requests in progress ({@link Workload#inProgress}), keeps it full, and
-     * counts for {@code seconds} after {@code warmUpSeconds}. All of them are submitted before the warm-up; those that
-     * replace ended ones are whole. Returns the result's fields.
+     * Runs a {@link ClosedLoop} of up to {@code concurrency} requests, and counts for {@code seconds} after
+     * {@code warmUpSeconds}. Returns the result's fields.
      */
     public Map<String, Object> steady(int concurrency, int warmUpSeconds, int seconds) throws InterruptedException {
-        workload.inProgress(concurrency, seed).forEach(this::submitAndReplace);
+        ClosedLoop loop = new ClosedLoop(workload, concurrency, seed, this::submit, message -> {
+            failure.compareAndSet(null, message);
+            return false; // replacements would fail as well, without end
+        });
+        loop.grow();
         sleep("warming up", warmUpSeconds);
         recorder.open();
         long start = clock.nanos();
@@ -116,7 +117,7 @@ public final class ThroughputRun {
         sleep("second half", seconds - seconds / 2);
         Recorder.Counts counts = recorder.snapshot();
         double all = (clock.nanos() - start) / 1e9;
-        stopping = true;
+        loop.stop();
         throwIfFailed();
         Map<String, Object> result = steadyWindow(counts, all, firstHalf / firstSeconds, workload);
         result.put("cut_to_context", cut.get());
@@ -140,14 +141,6 @@ public final class ThroughputRun {
         return result;
     }
 
-    private void submitAndReplace(Lengths lengths) {
-        submit(lengths, () -> {
-            if (!stopping) {
-                submitAndReplace(workload.request(issued.getAndIncrement()));
-            }
-        });
-    }
-
     private void sleep(String what, int seconds) throws InterruptedException {
         for (int i = 0; i < seconds && failure.get() == null; i++) {
             progress.at(what + " (s)", i, seconds);
@@ -156,7 +149,21 @@ public final class ThroughputRun {
         progress.at(what + " (s)", seconds, seconds);
     }
 
+    /** Submits a request, and runs {@code end} when it has ended. */
     private void submit(Lengths lengths, Runnable end) {
+        submit(lengths, event -> {
+            switch (event) {
+                case TokenEvent.Token token -> {}
+                case TokenEvent.Finished finished -> end.run();
+                case TokenEvent.Failed failed -> {
+                    failure.compareAndSet(null, failed.message());
+                    end.run();
+                }
+            }
+        });
+    }
+
+    private void submit(Lengths lengths, TokenSink sink) {
         int context = engine.config().contextTokens();
         int prompt = Math.min(lengths.prompt(), context - 1);
         if (lengths.prompt() + lengths.output() > context) {
@@ -176,17 +183,7 @@ public final class ThroughputRun {
                 .ignoreEos(true)
                 .build();
         String id = "bench-" + ids.getAndIncrement();
-        engine.submit(new Request(id, tokens, sampling, 0, TextDecoder.none(), event -> {
-            switch (event) {
-                case TokenEvent.Token token -> {}
-                case TokenEvent.Finished finished -> end.run();
-                case TokenEvent.Failed failed -> {
-                    failure.compareAndSet(null, failed.message());
-                    stopping = true; // replacements would fail as well, without end
-                    end.run();
-                }
-            }
-        }));
+        engine.submit(new Request(id, tokens, sampling, 0, TextDecoder.none(), sink));
     }
 
     private void throwIfFailed() {
