@@ -3,9 +3,13 @@ package dev.tandem.bench;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
+import dev.tandem.bench.SimulatedMachine.Host;
 import dev.tandem.bench.Workload.Lengths;
+import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.util.List;
 import java.util.function.Predicate;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -62,5 +66,19 @@ class WorkloadTest {
         assertThat(Workload.parse(name, 0).inProgress(1_000, 7))
                 .hasSize(1_000)
                 .allSatisfy(request -> assertThat(request.output()).as("seed 7").isPositive());
+    }
+
+    /** A request of this workload takes more than the 4 simulated seconds: from an empty engine none would end. */
+    @Test
+    void aWindowShorterThanARequestMeasuresEnds() {
+        var parts = SimulatedMachine.H200_26K.simulation(
+                Strategy.GPU_ONLY, false, 1, Host.USABLE, new LatencyTargets(0, 0));
+        var run = new SimulatedRun(
+                parts.config(),
+                parts.scheduler(),
+                parts.executor(),
+                parts.clock(),
+                Workload.parse("reasoning", parts.config().seed()));
+        assertThat((Integer) run.steady(16, 1, 3).get("completed")).isBetween(1, 8);
     }
 }
