@@ -28,6 +28,8 @@ PROFILES = {
     ("NVIDIA H200", "h200-8sm-2req"): "h200-8sm-2req",
     ("NVIDIA H200", "h200-2req"): "h200-2req",
     ("NVIDIA H100 80GB HBM3", "h200-26k"): "h100-26k",
+    ("NVIDIA H100 80GB HBM3", "h200-16sm-26k"): "h100-16sm-26k",
+    ("NVIDIA H100 80GB HBM3", "h200-2req"): "h100-2req",
     ("NVIDIA H100 80GB HBM3", "h200-8sm-2req"): "h100-8sm-2req",
 }
 # The size that serve chooses on an H200 with this preset, for runs that did not set one.
