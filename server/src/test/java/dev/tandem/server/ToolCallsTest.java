@@ -41,6 +41,28 @@ class ToolCallsTest {
     }
 
     @Test
+    void tokenizeChecksToolsAsChatDoes() throws IOException {
+        String hi = "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], ";
+        try (ScriptedServer server = hermes("")) {
+            int shown = server.post("/tokenize", hi + TOOLS + "}")
+                    .json()
+                    .path("count")
+                    .asInt();
+            int hidden = server.post("/tokenize", hi + TOOLS + ", \"tool_choice\": \"none\"}")
+                    .json()
+                    .path("count")
+                    .asInt();
+            assertThat(shown - hidden).isEqualTo("weather time ".length());
+            for (String path : List.of("/tokenize", "/v1/chat/completions")) {
+                RawClient.Answer answer =
+                        server.post(path, hi + "\"tools\": [{\"type\": \"function\", \"function\": {}}]}");
+                assertThat(answer.status()).as(path).isEqualTo(400);
+                assertThat(answer.parameter()).as(path).isEqualTo("tools[0].function.name");
+            }
+        }
+    }
+
+    @Test
     void callsComeInTheMessage() throws IOException {
         try (ScriptedServer server = hermes(TWO_CALLS)) {
             JsonNode choice = server.choice(TOOLS);

@@ -62,6 +62,18 @@ record AnswerReading(
                 budget.tokens());
     }
 
+    /**
+     * The reading of answers that match a grammar, which leaves no room for reasoning and calls.
+     *
+     * @throws RequestException when the request has tools that may be called, or a budget of reasoning
+     */
+    static AnswerReading of(GrammarFields.Constraint demanded, ToolUse tools, ReasoningFields.Budget budget) {
+        String field = demanded.field();
+        refuseTogether(field, "tools that may be called", !tools.tools().isEmpty());
+        refuseTogether(field, budget.field(), budget.tokens().isPresent());
+        return TEXT;
+    }
+
     /** Refuses a request that has both. */
     static void refuseTogether(String field, String other, boolean isPresent) {
         if (isPresent) {
