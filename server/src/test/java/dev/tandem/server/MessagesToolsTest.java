@@ -311,8 +311,6 @@ class MessagesToolsTest {
                         + "{\"type\": \"json_schema\", \"schema\": {}}} | leave out output_format or output_config",
                 "\"output_format\": {\"type\": \"json_schema\", \"schema\": {}}, \"thinking\": {\"type\": "
                         + "\"adaptive\"} | output_format cannot be combined with thinking",
-                "\"output_format\": {\"type\": \"json_schema\", \"schema\": {}}, \"tools\": [{\"name\": \"a\", "
-                        + "\"input_schema\": {}}] | output_format cannot be combined with tools",
                 "\"thinking\": {\"type\": \"x\"} | thinking.type is \"x\"",
                 "\"thinking\": {\"type\": \"enabled\"} | thinking.budget_tokens",
                 "\"thinking\": {\"type\": \"enabled\", \"budget_tokens\": 500} | less than max_tokens, which is 500"

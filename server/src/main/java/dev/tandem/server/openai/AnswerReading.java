@@ -63,15 +63,24 @@ record AnswerReading(
     }
 
     /**
-     * The reading of answers that match a grammar, which leaves no room for reasoning and calls.
+     * The reading of answers that match a grammar, which leaves no room for reasoning.
      *
-     * @throws RequestException when the request has tools that may be called, or a budget of reasoning
+     * @param tools that such an answer may call instead
+     * @throws RequestException when the reasoning has a budget
      */
-    static AnswerReading of(GrammarFields.Constraint demanded, ToolUse tools, ReasoningFields.Budget budget) {
-        String field = demanded.field();
-        refuseTogether(field, "tools that may be called", !tools.tools().isEmpty());
-        refuseTogether(field, budget.field(), budget.tokens().isPresent());
-        return TEXT;
+    static AnswerReading of(
+            GrammarFields.Constraint demanded, ToolUse tools, ReasoningFields.Budget budget, ServedModel model) {
+        refuseTogether(demanded.field(), budget.field(), budget.tokens().isPresent());
+        return tools.tools().isEmpty()
+                ? TEXT
+                : new AnswerReading(
+                        new AnswerFormat(model.answers().calls(), Optional.empty()),
+                        tools.names(),
+                        tools.parallel(),
+                        false,
+                        "",
+                        true,
+                        OptionalInt.empty());
     }
 
     /** Refuses a request that has both. */

@@ -73,7 +73,7 @@ final class ChatHandler {
         OptionalInt older = fields.integer("max_tokens");
         OptionalInt newer = fields.integer("max_completion_tokens");
         boolean isNewer = newer.isPresent();
-        Optional<GrammarFields.Constraint> demanded = GrammarFields.read(fields, parser);
+        Optional<GrammarFields.Constraint> demanded = tools.insteadOfCalls(GrammarFields.read(fields, parser));
         int[] prompt = promptReader.truncate(
                 fields, prompts.read(fields, tools, demanded), (isNewer ? newer : older).orElse(1));
         SamplingParams sampling = TokenMaskFields.mask(
@@ -89,7 +89,7 @@ final class ChatHandler {
         AnswerRequest answer = new AnswerRequest(
                 reading.begin(prompt, model),
                 sampling,
-                demanded.or(() -> CallGrammar.of(tools, reading, model)),
+                CallGrammar.of(demanded, tools, reading, model),
                 reading,
                 fields.flag("skip_special_tokens", true),
                 fields.integer("priority", 0),
@@ -104,7 +104,7 @@ final class ChatHandler {
             RequestFields fields, ToolUse tools, int[] prompt, Optional<GrammarFields.Constraint> demanded) {
         ReasoningFields.Budget budget = ReasoningFields.budget(fields, model);
         return demanded.isPresent()
-                ? AnswerReading.of(demanded.get(), tools, budget)
+                ? AnswerReading.of(demanded.get(), tools, budget, model)
                 : AnswerReading.of(model, tools, prompt, fields.flag("include_reasoning", true), budget);
     }
 

@@ -54,7 +54,8 @@ final class MessagesHandler {
         int tokens = pool.run(exchange, () -> {
             RequestFields fields = parser.parse(exchange.body(), ApiFields.Endpoint.COUNT_TOKENS);
             ModelName.check(fields, model);
-            return prompt(fields, MessagesTools.read(fields, model), GrammarFields.readOutput(fields, parser)).length;
+            ToolUse tools = MessagesTools.read(fields, model);
+            return prompt(fields, tools, tools.insteadOfCalls(GrammarFields.readOutput(fields, parser))).length;
         });
         exchange.respond(
                 200,
@@ -81,18 +82,18 @@ final class MessagesHandler {
                 .stop(stops(fields))
                 .build();
         ToolUse tools = MessagesTools.read(fields, model);
-        Optional<GrammarFields.Constraint> demanded = GrammarFields.readOutput(fields, parser);
+        Optional<GrammarFields.Constraint> demanded = tools.insteadOfCalls(GrammarFields.readOutput(fields, parser));
         int[] prompt = prompt(fields, tools, demanded);
         ReasoningFields.Budget budget = ReasoningFields.thinkingBudget(fields, maxTokens.getAsInt());
         AnswerReading reading = demanded.isPresent()
-                ? AnswerReading.of(demanded.get(), tools, budget)
+                ? AnswerReading.of(demanded.get(), tools, budget, model)
                 : AnswerReading.of(model, tools, prompt, true, budget);
         return new Prepared(
                 AnswerRequest.of(
                         model,
                         prompt,
                         sampling,
-                        demanded.or(() -> CallGrammar.of(tools, reading, model)),
+                        CallGrammar.of(demanded, tools, reading, model),
                         reading,
                         model.cacheSaltFrom().read(fields, exchange),
                         Deadline.read(fields, start)),

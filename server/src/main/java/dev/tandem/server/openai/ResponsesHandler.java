@@ -146,7 +146,7 @@ final class ResponsesHandler {
             throw RequestException.bad("input", "input has no message; send at least one");
         }
         ToolUse tools = ToolFields.read(fields, ToolList.RESPONSES, model);
-        Optional<GrammarFields.Constraint> demanded = GrammarFields.readText(fields, parser);
+        Optional<GrammarFields.Constraint> demanded = tools.insteadOfCalls(GrammarFields.readText(fields, parser));
         int[] prompt = prompts.read(
                 "input",
                 whole,
@@ -154,13 +154,13 @@ final class ResponsesHandler {
                 false,
                 ReasoningFields.responsesVariables(fields, model, demanded));
         AnswerReading reading = demanded.isPresent()
-                ? AnswerReading.of(demanded.get(), tools, ReasoningFields.NO_BUDGET)
+                ? AnswerReading.of(demanded.get(), tools, ReasoningFields.NO_BUDGET, model)
                 : AnswerReading.of(model, tools, prompt, true, ReasoningFields.NO_BUDGET);
         AnswerRequest answer = AnswerRequest.of(
                 model,
                 prompt,
                 params,
-                demanded.or(() -> CallGrammar.of(tools, reading, model)),
+                CallGrammar.of(demanded, tools, reading, model),
                 reading,
                 model.cacheSaltFrom().read(fields, exchange),
                 Deadline.read(fields, start));
