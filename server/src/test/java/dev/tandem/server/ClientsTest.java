@@ -33,6 +33,9 @@ class ClientsTest {
         if (prompt.contains("tool:21 degrees")) {
             return "It is 21 degrees.";
         }
+        if (prompt.contains("Say hello")) {
+            return "Hello.";
+        }
         return prompt.contains("as JSON")
                 ? "{\"city\": \"Bern\", \"degrees\": 21}"
                 : "<think>\nLook it up.\n</think>\n\n<tool_call>\n{\"name\": \"weather\", \"arguments\": "
@@ -102,6 +105,11 @@ class ClientsTest {
     @Test
     void clientsForJava() throws IOException, InterruptedException {
         run(ClientsTest::answer, java(property("tandem.clients.java"), "src/test/clients/Clients.java"));
+    }
+
+    @Test
+    void springAi() throws IOException, InterruptedException {
+        run(ClientsTest::answer, java(property("tandem.clients.spring"), "src/test/clients/spring-ai/SpringAi.java"));
     }
 
     @Test
