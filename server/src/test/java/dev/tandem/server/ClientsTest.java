@@ -25,7 +25,7 @@ import org.junit.jupiter.api.Timeout;
 @Tag("clients")
 @Timeout(value = 5, unit = TimeUnit.MINUTES)
 class ClientsTest {
-    private static final String TEMPLATE = "{% for m in messages %}{{ m.role }}:{{ m.content }}\n{% endfor %}"
+    static final String TEMPLATE = "{% for m in messages %}{{ m.role }}:{{ m.content }}\n{% endfor %}"
             + "{% for t in tools or [] %}{{ t.function.name }} {% endfor %}{# <tool_call> </think> #}";
 
     /** It calls the weather once, and then answers with its result. */
