@@ -18,7 +18,7 @@ public final class Agent {
         ArrayNode messages = JSON.createArrayNode();
         messages.addObject().put("role", "user").put("content", arguments[1]);
         JsonNode message = answer(arguments[0], messages);
-        while (message.has("tool_calls")) {
+        for (int round = 0; round < 5 && message.has("tool_calls"); round++) {
             messages.add(message);
             for (JsonNode call : message.path("tool_calls")) {
                 JsonNode values = JSON.readTree(call.at("/function/arguments").asString());
@@ -31,7 +31,7 @@ public final class Agent {
     }
 
     private static JsonNode answer(String url, ArrayNode messages) throws Exception {
-        ObjectNode body = JSON.createObjectNode().put("temperature", 0).set("messages", messages).asObject();
+        ObjectNode body = JSON.createObjectNode().put("max_tokens", 500).set("messages", messages).asObject();
         HttpRequest request = HttpRequest.newBuilder(URI.create(url + "/v1/chat/completions"))
                 .header("Content-Type", "application/json")
                 .POST(HttpRequest.BodyPublishers.ofString(body.set("tools", TOOLS).toString())).build();

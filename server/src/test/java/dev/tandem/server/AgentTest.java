@@ -20,7 +20,8 @@ class AgentTest {
     void theAgentCallsTheMethodAndAnswers() throws IOException, InterruptedException {
         try (ScriptedServer server = new ScriptedServer(ClientsTest.TEMPLATE, ClientsTest::answer)) {
             Process process = new ProcessBuilder(
-                            Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                            Path.of(System.getProperty("java.home"), "bin", "java")
+                                    .toString(),
                             "-cp",
                             System.getProperty("java.class.path"),
                             AGENT.toString(),
