@@ -6,6 +6,10 @@ import sys
 from typing import Literal
 
 import anthropic
+import langchain_anthropic
+import langchain_core.messages
+import langchain_core.tools
+import langchain_openai
 import openai
 import pydantic
 
@@ -108,6 +112,12 @@ def anthropic_messages():
         final = stream.get_final_message()
     check("anthropic stream", final.content[-1].input == {"city": "Bern"}, final)
     check("anthropic thinking", final.content[0].thinking == "Look it up." and final.content[0].signature, final)
+    as_json = {"model": MODEL, "max_tokens": 200, "messages": [{"role": "user", "content": "as JSON"}]}
+    parsed = ANTHROPIC.messages.parse(output_format=Weather, **as_json)
+    check("anthropic structured", parsed.parsed_output == Weather(city="Bern", degrees=21), parsed)
+    with ANTHROPIC.messages.stream(output_format=Weather, **as_json) as stream:
+        parsed = stream.get_final_message()
+    check("anthropic structured stream", parsed.parsed_output == Weather(city="Bern", degrees=21), parsed)
 
 
 def litellm_chat():
@@ -133,8 +143,43 @@ def litellm_chat():
     check("litellm anthropic", weather(json.loads(call.function.arguments)) == RESULT, answer)
 
 
+def langchain_chat(name, model):
+    """Chat, a stream, a tool loop and structured output with one of LangChain's chat models."""
+
+    @langchain_core.tools.tool("weather")
+    def tool(city: str) -> str:
+        """The weather of a city"""
+        return weather({"city": city})
+
+    history = [langchain_core.messages.HumanMessage(ASK[0]["content"])]
+    first = model.bind_tools([tool]).invoke(history)
+    check(name, [(c["name"], c["args"]) for c in first.tool_calls] == [("weather", {"city": "Bern"})], first)
+    history += [first, tool.invoke(first.tool_calls[0])]
+    last = model.bind_tools([tool]).invoke(history)
+    check(name + " loop", last.text == ANSWER, last)
+    joined = sum(model.bind_tools([tool]).stream(history[:1]), start=langchain_core.messages.AIMessageChunk(""))
+    check(name + " stream", [c["args"] for c in joined.tool_calls] == [{"city": "Bern"}], joined)
+    check(name + " usage", joined.usage_metadata["output_tokens"] > 0, joined)
+    parsed = model.with_structured_output(Weather, method="json_schema").invoke("as JSON")
+    check(name + " structured", parsed == Weather(city="Bern", degrees=21), parsed)
+
+
 openai_chat()
 openai_responses()
 anthropic_messages()
 litellm_chat()
+langchain_chat(
+    "langchain openai",
+    langchain_openai.ChatOpenAI(model=MODEL, base_url=URL + "/v1", api_key="unused", max_retries=0, stream_usage=True),
+)
+langchain_chat(
+    "langchain responses",
+    langchain_openai.ChatOpenAI(
+        model=MODEL, base_url=URL + "/v1", api_key="unused", max_retries=0, use_responses_api=True
+    ),
+)
+langchain_chat(
+    "langchain anthropic",
+    langchain_anthropic.ChatAnthropic(model=MODEL, base_url=URL, api_key="unused", max_retries=0, max_tokens=200),
+)
 print("all fine")

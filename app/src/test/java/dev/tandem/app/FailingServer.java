@@ -22,6 +22,7 @@ import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.http.OriginPolicy;
 import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.ApiKeys;
+import dev.tandem.server.openai.CacheSaltFrom;
 import dev.tandem.server.openai.ServedModel;
 import dev.tandem.text.HuggingFaceTokenizer;
 import java.nio.file.Path;
@@ -83,7 +84,8 @@ final class FailingServer {
                         tokenizer,
                         Optional.empty(),
                         ServedModel.SamplingDefaults.NEUTRAL,
-                        GrammarCompiler.unavailable("no grammars")),
+                        GrammarCompiler.unavailable("no grammars"),
+                        CacheSaltFrom.NONE),
                 new DecisionLog(10),
                 metrics);
         ServerLifetime lifetime = new ServerLifetime(server, engine, engine, Duration.ofMinutes(10), System.err);

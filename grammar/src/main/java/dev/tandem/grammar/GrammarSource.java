@@ -198,6 +198,24 @@ public record GrammarSource(Syntax syntax, String text) {
      * @throws GrammarException when a schema is refused
      */
     public static GrammarSource tagList(List<Tag> tags, Row row, Optional<Lead> lead, Map<String, Integer> special) {
+        return lark("start:" + before(lead, special) + row(tags, row, special) + thought(lead, special)
+                + (lead.isPresent() ? TEXT : ""));
+    }
+
+    /**
+     * JSON, or a row of tags and nothing else.
+     *
+     * @param json of the syntax {@link Syntax#JSON_SCHEMA}
+     * @param special ids of special tokens by their spelling: where the row and its tags have one, the token is meant
+     * @throws GrammarException when a schema is refused
+     */
+    public static GrammarSource jsonOrTagList(
+            GrammarSource json, List<Tag> tags, Row row, Map<String, Integer> special) {
+        return lark("start: %json " + json.text() + " | tags\ntags:" + row(tags, row, special));
+    }
+
+    /** The end of the rule for a row of tags, and the rule for one of them. */
+    private static String row(List<Tag> tags, Row row, Map<String, Integer> special) {
         tags.forEach(tag -> check(tag.schema()));
         String tag = String.join(
                 " |",
@@ -206,9 +224,7 @@ public record GrammarSource(Syntax syntax, String text) {
                                 literal(one.begin(), special) + " %json " + one.schema() + literal(one.end(), special))
                         .toList());
         String more = row.several() ? " (" + literal(row.separator(), special).strip() + " tag)*" : "";
-        return lark("start:" + before(lead, special) + literal(row.begin(), special) + " tag" + more
-                + literal(row.end(), special) + "\ntag:" + tag + "\n" + thought(lead, special)
-                + (lead.isPresent() ? TEXT : ""));
+        return literal(row.begin(), special) + " tag" + more + literal(row.end(), special) + "\ntag:" + tag + "\n";
     }
 
     private static String before(Optional<Lead> lead, Map<String, Integer> special) {

@@ -159,6 +159,27 @@ class LlguidanceTest {
     }
 
     @Test
+    void jsonOrTagListsAreOneOfThem() {
+        Map<String, Integer> special = Map.of("[CALLS]", Vocabularies.MARKER);
+        String marker = Vocabularies.BYTES.token(Vocabularies.MARKER);
+        for (Whitespace whitespace : Whitespace.values()) {
+            GrammarSource source = GrammarSource.jsonOrTagList(
+                    GrammarSource.jsonSchema(JSON.readTree("{\"enum\": [[1], 2]}"), whitespace),
+                    List.of(new GrammarSource.Tag("[CALLS]f", JSON.readTree("{\"type\": \"boolean\"}"), "")),
+                    new GrammarSource.Row("", "\n", "", true),
+                    special);
+            assertThat(accepts(source, "2")).isTrue();
+            assertThat(accepts(source, "[1]")).isTrue();
+            assertThat(accepts(source, marker + "ftrue")).isTrue();
+            assertThat(accepts(source, marker + "ftrue\n" + marker + "ffalse")).isTrue();
+            assertThat(accepts(source, "3")).isFalse();
+            assertThat(accepts(source, "2" + marker + "ftrue")).isFalse();
+            assertThat(accepts(source, marker + "f1")).isFalse();
+            assertThat(accepts(source, "[CALLS]ftrue")).as("text is no token").isFalse();
+        }
+    }
+
+    @Test
     void tagsMayHaveSpecialTokens() {
         Map<String, Integer> special = Map.of("[CALLS]", Vocabularies.MARKER, "</think>", Vocabularies.OTHER_MARKER);
         List<GrammarSource.Tag> tags =

@@ -107,6 +107,35 @@ class ApiDescriptionTest {
     }
 
     @Test
+    void statusesOfTheConnectionAreDescribed() throws IOException {
+        String host = " HTTP/1.1\r\nHost: localhost\r\n";
+        Map<Integer, String> requests = Map.of(
+                403, "GET /version" + host + "Origin: https://evil.example.org\r\n\r\n",
+                405, "DELETE /version" + host + "\r\n",
+                414, "GET /version?" + "x".repeat(20_000) + host + "\r\n",
+                417, "GET /version" + host + "Expect: x\r\n\r\n",
+                431, "GET /version" + host + "X: " + "x".repeat(20_000) + "\r\n\r\n");
+        try (RunningServer server = new RunningServer()) {
+            JsonNode paths = server.get("/openapi.json").json().path("paths");
+            for (Map.Entry<Integer, String> request : requests.entrySet()) {
+                try (RawClient client = server.connect()) {
+                    client.send(request.getValue());
+                    assertThat(client.read().status()).isEqualTo(request.getKey());
+                }
+                for (JsonNode path : paths) {
+                    for (JsonNode operation : path) {
+                        assertThat(operation
+                                        .path("responses")
+                                        .has(request.getKey().toString()))
+                                .as(request.getKey() + " of " + operation)
+                                .isTrue();
+                    }
+                }
+            }
+        }
+    }
+
+    @Test
     void onlyListedFieldsExistAndTheDescriptionNeedsNoKey() throws IOException {
         try (RunningServer server =
                 new RunningServer(RunningServer.LIMITS, RunningServer.ORIGINS, Optional.of("secret"))) {

@@ -10,6 +10,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 import tools.jackson.databind.node.ArrayNode;
@@ -158,6 +159,59 @@ class MessagesToolsTest {
         }
     }
 
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = '|',
+            value = {"true | Error: no such city for toolu_1", "false | tool:no such city for toolu_1"})
+    void theModelSeesThatACallFailed(boolean isError, String words) throws IOException {
+        try (ScriptedServer server = answering("Fine.")) {
+            RawClient.Answer answer = server.post("/v1/messages", failedCall(Boolean.toString(isError)));
+            assertThat(answer.status()).as(answer.body()).isEqualTo(200);
+            assertThat(server.scripted.seen.getFirst()).contains(words);
+        }
+    }
+
+    @Test
+    void anErrorMustBeTrueOrFalse() throws IOException {
+        try (ScriptedServer server = answering("Fine.")) {
+            RawClient.Answer answer = server.post("/v1/messages", failedCall("1"));
+            assertThat(answer.status()).isEqualTo(400);
+            assertThat(answer.error()).contains("messages.1.content.0.is_error is 1", "true or false");
+        }
+    }
+
+    private static String failedCall(String isError) {
+        return "{\"max_tokens\": 9, " + TOOLS + ", \"messages\": [{\"role\": \"assistant\", \"content\": "
+                + "[{\"type\": \"tool_use\", \"id\": \"toolu_1\", \"name\": \"weather\", \"input\": {}}]}, "
+                + "{\"role\": \"user\", \"content\": [{\"type\": \"tool_result\", "
+                + "\"tool_use_id\": \"toolu_1\", \"content\": \"no such city\", \"is_error\": " + isError
+                + "}]}]}";
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "\"output_config\": {\"effort\": \"high\", \"format\": {\"type\": \"json_schema\", "
+                        + "\"schema\": {\"const\": 5}}}",
+                "\"output_format\": {\"type\": \"json_schema\", \"schema\": {\"const\": 5}}"
+            })
+    void theOutputMayHaveASchema(String field) throws IOException {
+        try (ScriptedServer server = answering("{\"a\": 5}")) {
+            for (JsonNode message : List.of(message(server, field), joined(server, field))) {
+                assertThat(types(message)).containsExactly("text");
+                assertThat(message.at("/content/0/text").asString()).isEqualTo("{\"a\": 5}");
+                assertThat(message.path("stop_reason").asString()).isEqualTo("end_turn");
+                assertThat(server.grammars.compiled.removeLast().text()).isEqualTo("{\"const\":5}");
+            }
+            assertThat(server.scripted.seen.getLast()).endsWith("<think></think>");
+            server.grammars.awaitClosed();
+            String hi = "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], ";
+            assertThat(server.post("/v1/messages/count_tokens", hi + field + "}")
+                            .status())
+                    .isEqualTo(200);
+        }
+    }
+
     @Test
     void oneCallOnlyWithoutParallelUse() throws IOException {
         try (ScriptedServer server = answering(TWO_CALLS)) {
@@ -249,6 +303,14 @@ class MessagesToolsTest {
                 "\"tool_choice\": {\"type\": \"x\"} | tool_choice.type is \"x\"",
                 "\"tool_choice\": {\"type\": \"tool\"} | tool_choice.name",
                 "\"tool_choice\": {\"type\": \"auto\", \"disable_parallel_tool_use\": 1} | true or false",
+                "\"output_config\": {\"format\": {\"type\": \"text\"}} | output_config.format.type is \"text\"",
+                "\"output_config\": {\"format\": {\"type\": \"json_schema\"}} | output_config.format.schema",
+                "\"output_config\": {\"effort\": \"low\"} | output_config.effort is \"low\"; set thinking",
+                "\"output_config\": {\"x\": 1} | output_config.x is not supported",
+                "\"output_format\": {\"type\": \"json_schema\", \"schema\": {}}, \"output_config\": {\"format\": "
+                        + "{\"type\": \"json_schema\", \"schema\": {}}} | leave out output_format or output_config",
+                "\"output_format\": {\"type\": \"json_schema\", \"schema\": {}}, \"thinking\": {\"type\": "
+                        + "\"adaptive\"} | output_format cannot be combined with thinking",
                 "\"thinking\": {\"type\": \"x\"} | thinking.type is \"x\"",
                 "\"thinking\": {\"type\": \"enabled\"} | thinking.budget_tokens",
                 "\"thinking\": {\"type\": \"enabled\", \"budget_tokens\": 500} | less than max_tokens, which is 500"

@@ -25,6 +25,26 @@ class ReasoningTest {
     private static final String ANSWER = "<think>\nabcde\n</think>\n\nYes.";
 
     @Test
+    void aGrammarTellsTheTemplateNotToReason() throws IOException {
+        try (ScriptedServer server = new ScriptedServer(SWITCHES, prompt -> "{}")) {
+            String json = "\"response_format\": {\"type\": \"json_object\"}";
+            for (String effort : List.of("", ", \"reasoning_effort\": \"none\"")) {
+                server.choice(json + effort);
+                assertThat(server.scripted.seen.getLast()).endsWith("<think></think>");
+            }
+            RawClient.Answer refused = server.ask(json + ", \"reasoning_effort\": \"high\"");
+            assertThat(refused.status()).isEqualTo(400);
+            assertThat(refused.error()).contains("response_format cannot be combined with reasoning_effort");
+            String text = "{\"input\": \"hi\", \"text\": {\"format\": {\"type\": \"json_object\"}}";
+            assertThat(server.post("/v1/responses", text + "}").status()).isEqualTo(200);
+            assertThat(server.scripted.seen.getLast()).endsWith("<think></think>");
+            refused = server.post("/v1/responses", text + ", \"reasoning\": {\"effort\": \"high\"}}");
+            assertThat(refused.status()).isEqualTo(400);
+            assertThat(refused.error()).contains("text.format cannot be combined with reasoning.effort");
+        }
+    }
+
+    @Test
     void reasoningIsSplitOffAndCounted() throws IOException {
         try (ScriptedServer server = new ScriptedServer(SWITCHES, prompt -> ANSWER)) {
             JsonNode answer = server.ask("").json();

@@ -22,14 +22,18 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.UnaryOperator;
 
 /**
- * A model that answers each prompt by a script. Each character is a token; the markers of chat templates are special
- * tokens.
+ * A model that answers each prompt by a script. Each character is a token, and so is {}; the markers of chat templates
+ * are special tokens.
  */
 final class ScriptedModel implements Tokenizer, Executor {
     static final int CONTEXT = 4096;
     /** The token that ends an answer. */
     static final int END = 0;
 
+    /** One token in real vocabularies too, so that the arguments of a call without any come in one piece. */
+    private static final String EMPTY_OBJECT = "{}";
+
+    private static final int EMPTY_OBJECT_ID = 999;
     private static final int FIRST_MARKER = 1000;
     private static final List<String> MARKERS = List.of(
             "<|im_start|>",
@@ -70,6 +74,7 @@ final class ScriptedModel implements Tokenizer, Executor {
             literal.set(id);
             special.set(id, marker || id == END);
         }
+        tokens[EMPTY_OBJECT_ID] = EMPTY_OBJECT;
         vocabulary = new Vocabulary(tokens, special, literal, Vocabulary.Spelling.BYTE_LEVEL);
     }
 
@@ -85,8 +90,10 @@ final class ScriptedModel implements Tokenizer, Executor {
         for (int i = 0; i < text.length(); ) {
             String rest = text.substring(i);
             Optional<String> marker = MARKERS.stream().filter(rest::startsWith).findFirst();
-            tokens.add(marker.map(m -> FIRST_MARKER + MARKERS.indexOf(m)).orElse((int) text.charAt(i)));
-            i += marker.map(String::length).orElse(1);
+            boolean isEmptyObject = rest.startsWith(EMPTY_OBJECT);
+            int character = isEmptyObject ? EMPTY_OBJECT_ID : text.charAt(i);
+            tokens.add(marker.map(m -> FIRST_MARKER + MARKERS.indexOf(m)).orElse(character));
+            i += marker.map(String::length).orElse(isEmptyObject ? EMPTY_OBJECT.length() : 1);
         }
         return tokens.stream().mapToInt(Integer::intValue).toArray();
     }

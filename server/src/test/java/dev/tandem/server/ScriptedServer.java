@@ -11,6 +11,7 @@ import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.server.http.AccessLog;
 import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.ApiKeys;
+import dev.tandem.server.openai.CacheSaltFrom;
 import dev.tandem.server.openai.ServedModel;
 import dev.tandem.text.ChatTemplate;
 import java.io.IOException;
@@ -50,7 +51,8 @@ final class ScriptedServer implements AutoCloseable {
                 scripted,
                 Optional.of(new ChatTemplate(template, "", "")),
                 ServedModel.SamplingDefaults.NEUTRAL,
-                grammars);
+                grammars,
+                CacheSaltFrom.NONE);
         server.serve(ApiKeys.NONE, model, new DecisionLog(16), metrics);
     }
 

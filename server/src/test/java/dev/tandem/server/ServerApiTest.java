@@ -13,6 +13,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
+import tools.jackson.databind.JsonNode;
 
 /** The endpoints that describe the server and its model, request ids and API keys. */
 @Timeout(value = 1, unit = TimeUnit.MINUTES)
@@ -77,7 +78,17 @@ class ServerApiTest {
             assertThat(answer.json().path("vocab_size").asInt()).isEqualTo(FakeTokenizer.TOKENS);
             assertThat(answer.json().path("model_max_length").asInt()).isEqualTo(RunningServer.CONTEXT);
             assertThat(answer.json().path("tokenizer_class").asString()).isEqualTo("byte_level");
-            assertThat(answer.json().path("has_chat_template").asBoolean()).isTrue();
+            assertThat(answer.json().path("chat_template").asString()).contains("m.role");
+            assertThat(answer.json().path("eos_token").isNull())
+                    .as("the model has no end token")
+                    .isTrue();
+        }
+        try (ScriptedServer server = new ScriptedServer("{{ messages }}", prompt -> "");
+                RawClient client = new RawClient(server.port())) {
+            client.send("GET /tokenizer_info HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            JsonNode described = client.read().json();
+            assertThat(described.path("eos_token").asString()).isEqualTo("<|im_end|>");
+            assertThat(described.at("/eos_token_ids/0").asInt()).isEqualTo(ScriptedModel.END);
         }
     }
 

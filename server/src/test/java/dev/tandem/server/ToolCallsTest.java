@@ -41,6 +41,28 @@ class ToolCallsTest {
     }
 
     @Test
+    void tokenizeChecksToolsAsChatDoes() throws IOException {
+        String hi = "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], ";
+        try (ScriptedServer server = hermes("")) {
+            int shown = server.post("/tokenize", hi + TOOLS + "}")
+                    .json()
+                    .path("count")
+                    .asInt();
+            int hidden = server.post("/tokenize", hi + TOOLS + ", \"tool_choice\": \"none\"}")
+                    .json()
+                    .path("count")
+                    .asInt();
+            assertThat(shown - hidden).isEqualTo("weather time ".length());
+            for (String path : List.of("/tokenize", "/v1/chat/completions")) {
+                RawClient.Answer answer =
+                        server.post(path, hi + "\"tools\": [{\"type\": \"function\", \"function\": {}}]}");
+                assertThat(answer.status()).as(path).isEqualTo(400);
+                assertThat(answer.parameter()).as(path).isEqualTo("tools[0].function.name");
+            }
+        }
+    }
+
+    @Test
     void callsComeInTheMessage() throws IOException {
         try (ScriptedServer server = hermes(TWO_CALLS)) {
             JsonNode choice = server.choice(TOOLS);
@@ -267,6 +289,47 @@ class ToolCallsTest {
         }
     }
 
+    private static final String SCHEMA =
+            "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"const\": 5}}}";
+
+    @Test
+    void anAnswerMayBeJsonOrCalls() throws IOException {
+        String both = TOOLS + ", " + SCHEMA;
+        for (String answer : List.of("5", "<tool_call>\n{\"name\": \"time\", \"arguments\": {}}\n</tool_call>")) {
+            try (ScriptedServer server = hermes(answer)) {
+                JsonNode message = server.choice(both).path("message");
+                assertThat(message.path("content").asString("")).isEqualTo(answer.equals("5") ? "5" : "");
+                assertThat(message.path("tool_calls").size()).isEqualTo(answer.equals("5") ? 0 : 1);
+                assertThat(server.grammars.compiled.getLast().text())
+                        .startsWith("start: %json {\"const\":5} | tags")
+                        .contains("\\\"weather\\\"", "\\\"time\\\"");
+                server.choice(both + ", \"tool_choice\": \"none\"");
+                assertThat(server.grammars.compiled.getLast().text()).isEqualTo("{\"const\":5}");
+                server.grammars.awaitClosed();
+            }
+        }
+    }
+
+    @Test
+    void aDemandedCallComesInsteadOfJson() throws IOException {
+        try (ScriptedServer server = hermes("<tool_call>{\"name\": \"time\", \"arguments\": {}}</tool_call>")) {
+            server.choice(REQUIRED + ", " + SCHEMA);
+            assertThat(server.grammars.compiled.getLast().text())
+                    .startsWith("start: tag")
+                    .doesNotContain("const");
+        }
+    }
+
+    @Test
+    void callsOfChannelsCannotBeAlternatives() throws IOException {
+        try (ScriptedServer server =
+                new ScriptedServer(BODY + "{# <|channel|> <|message|> <|call|> #}", prompt -> "x")) {
+            RawClient.Answer answer = server.ask(TOOLS + ", " + SCHEMA);
+            assertThat(answer.status()).as(answer.body()).isEqualTo(501);
+            assertThat(answer.error()).contains("response_format with tools", "channels");
+        }
+    }
+
     private static final String STRICT = "\"tools\": [" + TIME
             + ", {\"type\": \"function\", \"function\": {\"name\": \"f\", \"strict\": true, \"parameters\":"
             + " {\"required\": [\"a\"]}}}]";
@@ -343,9 +406,9 @@ class ToolCallsTest {
     @Test
     void constrainedCallsTakeNoOtherGrammarAndOnlyObjects() throws IOException {
         try (ScriptedServer server = hermes("x")) {
-            RawClient.Answer both = server.ask(TOOLS + ", \"response_format\": {\"type\": \"json_object\"}");
+            RawClient.Answer both = server.ask(TOOLS + ", \"structured_outputs\": {\"regex\": \"a\"}");
             assertThat(both.status()).isEqualTo(400);
-            assertThat(both.parameter()).isEqualTo("response_format");
+            assertThat(both.parameter()).isEqualTo("structured_outputs");
             RawClient.Answer list = server.ask("\"tool_choice\": \"required\", \"tools\": [{\"type\": \"function\","
                     + " \"function\": {\"name\": \"a\", \"parameters\": {\"type\": \"array\"}}}]");
             assertThat(list.status()).isEqualTo(400);

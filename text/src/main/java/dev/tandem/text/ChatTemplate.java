@@ -93,6 +93,11 @@ public final class ChatTemplate {
         return token.isObject() ? token.path("content").asString("") : token.asString("");
     }
 
+    /** The template's text in Jinja's language. */
+    public String source() {
+        return source;
+    }
+
     /** Whether the template's source has this text: a variable that it reads, or a marker that it writes. */
     public boolean mentions(String text) {
         return source.contains(text);

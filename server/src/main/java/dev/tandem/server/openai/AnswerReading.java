@@ -62,6 +62,27 @@ record AnswerReading(
                 budget.tokens());
     }
 
+    /**
+     * The reading of answers that match a grammar, which leaves no room for reasoning.
+     *
+     * @param tools that such an answer may call instead
+     * @throws RequestException when the reasoning has a budget
+     */
+    static AnswerReading of(
+            GrammarFields.Constraint demanded, ToolUse tools, ReasoningFields.Budget budget, ServedModel model) {
+        refuseTogether(demanded.field(), budget.field(), budget.tokens().isPresent());
+        return tools.tools().isEmpty()
+                ? TEXT
+                : new AnswerReading(
+                        new AnswerFormat(model.answers().calls(), Optional.empty()),
+                        tools.names(),
+                        tools.parallel(),
+                        false,
+                        "",
+                        true,
+                        OptionalInt.empty());
+    }
+
     /** Refuses a request that has both. */
     static void refuseTogether(String field, String other, boolean isPresent) {
         if (isPresent) {

@@ -16,8 +16,10 @@ final class ApiDescription {
     private static final String JSON_TYPE = "application/json";
     private static final String TYPE = "type";
     private static final String ERROR = "Error";
-    /** Statuses that any request with a body may get. */
-    private static final List<Integer> ERRORS_WITH_BODY = List.of(400, 404, 408, 413, 415, 429, 500, 501, 503);
+    /** Statuses that any request may get: of the connection, the server or the loading of the model. */
+    private static final List<Integer> ERRORS = List.of(400, 403, 405, 408, 414, 417, 431, 500, 503);
+    /** Statuses that any request with a body may get as well. */
+    private static final List<Integer> ERRORS_WITH_BODY = List.of(404, 413, 415, 429, 501);
 
     private ApiDescription() {}
 
@@ -83,16 +85,11 @@ final class ApiDescription {
         if (!route.open()) {
             refusal(responses, 401);
         }
+        ERRORS.forEach(status -> refusal(responses, status));
         if (route.fields().isPresent()) {
             ERRORS_WITH_BODY.forEach(status -> refusal(responses, status));
-        } else {
-            if (route.path().contains(Route.PARAMETER)) {
-                refusal(responses, 404);
-            }
-            if (route.method().equals("POST")) {
-                refusal(responses, 400);
-            }
-            refusal(responses, 503);
+        } else if (route.path().contains(Route.PARAMETER)) {
+            refusal(responses, 404);
         }
     }
 

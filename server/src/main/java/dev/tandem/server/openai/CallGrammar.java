@@ -14,7 +14,7 @@ import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.JsonNodeFactory;
 import tools.jackson.databind.node.ObjectNode;
 
-/** Makes the grammar of an answer whose calls are demanded, or must have arguments of their schema. */
+/** Makes the grammar of an answer with calls: they are demanded, or their arguments or other answers must match. */
 final class CallGrammar {
     private static final String NAME = "NAME";
     private static final String TYPE = "type";
@@ -56,9 +56,56 @@ final class CallGrammar {
     /**
      * The grammar; empty when the model may write what it likes.
      *
+     * @param demanded what an answer without calls must match
      * @throws RequestException when the model's format cannot be constrained, or a schema is refused
      */
-    static Optional<GrammarFields.Constraint> of(ToolUse tools, AnswerReading reading, ServedModel model) {
+    static Optional<GrammarFields.Constraint> of(
+            Optional<GrammarFields.Constraint> demanded, ToolUse tools, AnswerReading reading, ServedModel model) {
+        if (demanded.isEmpty()) {
+            return of(tools, reading, model);
+        }
+        return tools.tools().isEmpty() ? demanded : Optional.of(jsonOrCalls(demanded.get(), tools, reading, model));
+    }
+
+    /** Either JSON or calls, from the first token on. */
+    private static GrammarFields.Constraint jsonOrCalls(
+            GrammarFields.Constraint json, ToolUse tools, AnswerReading reading, ServedModel model) {
+        String field = json.field();
+        AnswerReading.refuseTogether(
+                field,
+                "tools that may be called, because it demands no JSON",
+                json.source().syntax() != GrammarSource.Syntax.JSON_SCHEMA);
+        ToolCallFormat format = reading.format().calls().orElseThrow();
+        if (format == ToolCallFormat.HARMONY) {
+            throw notImplemented(field + " with tools", "the model writes text and calls in channels");
+        }
+        Layout layout = layout(field + " with tools", format, model);
+        try {
+            return new GrammarFields.Constraint(
+                    field,
+                    GrammarSource.jsonOrTagList(
+                            json.source(),
+                            tags(layout, tools, false),
+                            row(layout, tools),
+                            special(reading, model.tokenizer().vocabulary())));
+        } catch (GrammarException e) {
+            throw GrammarFields.refused(field, e);
+        }
+    }
+
+    private static List<GrammarSource.Tag> tags(Layout layout, ToolUse tools, boolean demanded) {
+        return tools.tools().stream()
+                .map(tool -> new GrammarSource.Tag(
+                        layout.begin().replace(NAME, tool.name()), schema(tool, demanded), layout.end()))
+                .toList();
+    }
+
+    private static GrammarSource.Row row(Layout layout, ToolUse tools) {
+        GrammarSource.Row row = layout.row();
+        return new GrammarSource.Row(row.begin(), row.separator(), row.end(), row.several() && tools.parallel());
+    }
+
+    private static Optional<GrammarFields.Constraint> of(ToolUse tools, AnswerReading reading, ServedModel model) {
         return tools.constrainedBy().map(field -> {
             Layout layout = layout(field, reading.format().calls().orElseThrow(), model);
             boolean demanded = tools.demand().isPresent();
@@ -66,12 +113,9 @@ final class CallGrammar {
                 throw notImplemented(
                         field, "nothing in the model's format tells calls from other text before they are complete");
             }
-            List<GrammarSource.Tag> tags = tools.tools().stream()
-                    .map(tool -> new GrammarSource.Tag(
-                            layout.begin().replace(NAME, tool.name()), schema(tool, demanded), layout.end()))
-                    .toList();
             try {
-                return new GrammarFields.Constraint(field, source(layout, tags, tools, reading, model));
+                return new GrammarFields.Constraint(
+                        field, source(layout, tags(layout, tools, demanded), tools, reading, model));
             } catch (GrammarException e) {
                 throw GrammarFields.refused(field, e);
             }
@@ -110,10 +154,7 @@ final class CallGrammar {
                     lead.filter(text -> special.keySet().stream().anyMatch(text.end()::startsWith));
             return GrammarSource.structuralTags(tags, List.of(layout.trigger()), marked, special);
         }
-        GrammarSource.Row row = layout.row();
-        GrammarSource.Row used =
-                new GrammarSource.Row(row.begin(), row.separator(), row.end(), row.several() && tools.parallel());
-        return GrammarSource.tagList(tags, used, lead, special);
+        return GrammarSource.tagList(tags, row(layout, tools), lead, special);
     }
 
     /** Reasoning that the model may write before its calls. */

@@ -73,7 +73,9 @@ final class ChatHandler {
         OptionalInt older = fields.integer("max_tokens");
         OptionalInt newer = fields.integer("max_completion_tokens");
         boolean isNewer = newer.isPresent();
-        int[] prompt = promptReader.truncate(fields, prompts.read(fields), (isNewer ? newer : older).orElse(1));
+        Optional<GrammarFields.Constraint> demanded = tools.insteadOfCalls(GrammarFields.read(fields, parser));
+        int[] prompt = promptReader.truncate(
+                fields, prompts.read(fields, tools, demanded), (isNewer ? newer : older).orElse(1));
         SamplingParams sampling = TokenMaskFields.mask(
                 SamplingFields.read(
                         fields,
@@ -83,12 +85,11 @@ final class ChatHandler {
                         logprobs(fields)),
                 fields,
                 model.tokenizer());
-        Optional<GrammarFields.Constraint> demanded = GrammarFields.read(fields, parser);
         AnswerReading reading = reading(fields, tools, prompt, demanded);
         AnswerRequest answer = new AnswerRequest(
                 reading.begin(prompt, model),
                 sampling,
-                demanded.or(() -> CallGrammar.of(tools, reading, model)),
+                CallGrammar.of(demanded, tools, reading, model),
                 reading,
                 fields.flag("skip_special_tokens", true),
                 fields.integer("priority", 0),
@@ -102,14 +103,9 @@ final class ChatHandler {
     private AnswerReading reading(
             RequestFields fields, ToolUse tools, int[] prompt, Optional<GrammarFields.Constraint> demanded) {
         ReasoningFields.Budget budget = ReasoningFields.budget(fields, model);
-        if (demanded.isEmpty()) {
-            return AnswerReading.of(model, tools, prompt, fields.flag("include_reasoning", true), budget);
-        }
-        String field = demanded.get().field();
-        AnswerReading.refuseTogether(
-                field, "tools that may be called", !tools.tools().isEmpty());
-        AnswerReading.refuseTogether(field, budget.field(), budget.tokens().isPresent());
-        return AnswerReading.TEXT; // the grammar leaves no room for reasoning
+        return demanded.isPresent()
+                ? AnswerReading.of(demanded.get(), tools, budget, model)
+                : AnswerReading.of(model, tools, prompt, fields.flag("include_reasoning", true), budget);
     }
 
     private static int logprobs(RequestFields fields) {

@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
@@ -26,14 +27,19 @@ final class ChatPrompt {
         this.parser = parser;
     }
 
-    int[] read(RequestFields fields) {
+    /**
+     * Renders the conversation of a request with {@code messages}.
+     *
+     * @param tools that the prompt lists
+     * @param demanded what the answer must match, if the request says so
+     */
+    int[] read(RequestFields fields, ToolUse tools, Optional<GrammarFields.Constraint> demanded) {
         ChatTemplate template = template("messages");
         JsonNode messages = fields.field("messages")
                 .orElseThrow(
                         () -> RequestException.bad("messages", "messages is missing; it must be a list of messages"));
         List<Map<String, Object>> conversation = messages("messages", messages);
-        List<Object> tools = tools(fields);
-        Map<String, Object> extra = new HashMap<>(ReasoningFields.variables(fields, template));
+        Map<String, Object> extra = new HashMap<>(ReasoningFields.variables(fields, template, demanded));
         fields.field("chat_template_kwargs").ifPresent(node -> {
             if (!node.isObject()) {
                 throw RequestFields.wrong("chat_template_kwargs", node, "an object");
@@ -55,7 +61,8 @@ final class ChatPrompt {
                     "continue_final_message and add_generation_prompt are both true; leave one of them out");
         }
         boolean addSpecialTokens = fields.flag("add_special_tokens", false);
-        String text = render("messages", template, conversation, tools, addGenerationPrompt, extra);
+        String text =
+                render("messages", template, conversation, plain(tools.definitions()), addGenerationPrompt, extra);
         return promptReader.encode(
                 "messages",
                 continueFinal ? openEnd("messages", conversation, text) : text,
@@ -81,8 +88,7 @@ final class ChatPrompt {
             Map<String, Object> variables) {
         ChatTemplate template = template(field);
         List<Map<String, Object>> conversation = messages(field, messages);
-        List<Object> shown = tools.stream().map(ChatPrompt::plain).toList();
-        String text = render(field, template, conversation, shown, !continueFinal, variables);
+        String text = render(field, template, conversation, plain(tools), !continueFinal, variables);
         return promptReader.encode(field, continueFinal ? openEnd(field, conversation, text) : text, false, false);
     }
 
@@ -133,21 +139,6 @@ final class ChatPrompt {
         }
         promptReader.checkLength(field, characters);
         return conversation;
-    }
-
-    /** The tools that the prompt lists; none with {@code tool_choice} "none". */
-    private static List<Object> tools(RequestFields fields) {
-        List<Object> tools = new ArrayList<>();
-        boolean useTools = !fields.field("tool_choice")
-                .filter(choice -> choice.asString("").equals("none"))
-                .isPresent();
-        fields.field("tools").filter(node -> useTools).ifPresent(node -> {
-            if (!node.isArray()) {
-                throw RequestFields.wrong("tools", node, "a list of tools");
-            }
-            node.forEach(tool -> tools.add(plain(tool)));
-        });
-        return tools;
     }
 
     private Map<String, Object> message(JsonNode message) {
@@ -219,6 +210,10 @@ final class ChatPrompt {
             text.append(text.isEmpty() ? "" : "\n").append(part.path("text").asString());
         }
         return text.toString();
+    }
+
+    private static List<Object> plain(List<JsonNode> nodes) {
+        return nodes.stream().map(ChatPrompt::plain).toList();
     }
 
     private static Object plain(JsonNode node) {

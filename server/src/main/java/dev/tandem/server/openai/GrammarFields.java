@@ -14,12 +14,14 @@ import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 
 /**
- * Reads {@code response_format}, {@code structured_outputs} and the older {@code guided_*}: what the output must match.
- * A request has at most one of them.
+ * Reads what the output must match: {@code response_format}, {@code structured_outputs} and the older {@code guided_*},
+ * and the fields of the other APIs. A request has at most one of them.
  */
 final class GrammarFields {
     private static final String FORMAT = "response_format";
     private static final String TEXT = "text";
+    private static final String OUTPUT = "output_config";
+    private static final String OLD_OUTPUT = "output_format";
     private static final String STRUCTURED = "structured_outputs";
     private static final Set<String> KINDS =
             Set.of("json", "json_object", "regex", "choice", "grammar", "structural_tag");
@@ -53,14 +55,18 @@ final class GrammarFields {
             String field = "guided_" + kind;
             fields.field(field).ifPresent(value -> reader.add(field, kind, value, Whitespace.ANY));
         }
-        if (reader.found.size() > 1) {
-            String other = reader.found.get(1).field();
+        return reader.only();
+    }
+
+    private Optional<Constraint> only() {
+        if (found.size() > 1) {
+            String other = found.get(1).field();
             throw RequestException.bad(
                     other,
                     "the output can match one grammar only; leave out " + other + " or "
-                            + reader.found.getFirst().field());
+                            + found.getFirst().field());
         }
-        return reader.found.stream().findFirst();
+        return found.stream().findFirst();
     }
 
     /**
@@ -74,17 +80,49 @@ final class GrammarFields {
         return reader.found.stream().findFirst();
     }
 
+    /**
+     * The grammar of {@code output_config.format}, or of its older name {@code output_format}, of the Messages API, not
+     * yet compiled; empty when every output will do.
+     *
+     * @throws RequestException when a field is malformed, or both have a format
+     */
+    static Optional<Constraint> readOutput(RequestFields fields, RequestParser parser) {
+        GrammarFields reader = new GrammarFields(parser);
+        fields.field(OUTPUT).ifPresent(reader::output);
+        fields.field(OLD_OUTPUT).ifPresent(format -> reader.outputFormat(OLD_OUTPUT, format));
+        return reader.only();
+    }
+
+    private void output(JsonNode output) {
+        requireObject(OUTPUT, output);
+        requireNames(OUTPUT, output, Set.of("format", "effort"));
+        requireNeutral(OUTPUT + ".effort", output.path("effort"), "high", "set thinking");
+        JsonNode format = output.path("format");
+        if (!format.isMissingNode() && !format.isNull()) {
+            outputFormat(OUTPUT + ".format", format);
+        }
+    }
+
+    private void outputFormat(String name, JsonNode format) {
+        requireObject(name, format);
+        if (!format.path("type").asString("").equals("json_schema")) {
+            throw RequestException.bad(
+                    name + ".type",
+                    name + ".type is " + RequestFields.shown(format.path("type")) + "; it must be \"json_schema\"");
+        }
+        schema(name, format, Set.of("type", "schema"));
+    }
+
+    private static void requireNeutral(String name, JsonNode value, String neutral, String remedy) {
+        if (!value.isMissingNode() && !value.isNull() && !value.asString("").equals(neutral)) {
+            throw RequestException.bad(name, name + " is " + RequestFields.shown(value) + "; " + remedy);
+        }
+    }
+
     private void text(JsonNode text) {
         requireObject(TEXT, text);
         requireNames(TEXT, text, Set.of("format", "verbosity"));
-        JsonNode verbosity = text.path("verbosity");
-        if (!verbosity.isMissingNode()
-                && !verbosity.isNull()
-                && !verbosity.asString("").equals("medium")) {
-            throw RequestException.bad(
-                    TEXT + ".verbosity",
-                    TEXT + ".verbosity is " + RequestFields.shown(verbosity) + "; ask for it in a message");
-        }
+        requireNeutral(TEXT + ".verbosity", text.path("verbosity"), "medium", "ask for it in a message");
         JsonNode format = text.path("format");
         if (format.isMissingNode() || format.isNull()) {
             return;

@@ -50,10 +50,13 @@ final class MessagesFields {
                         "thinking",
                         FieldType.OBJECT,
                         "of the type enabled, with budget_tokens, or adaptive or disabled; default disabled")
+                .honours(
+                        "output_config",
+                        FieldType.OBJECT,
+                        "its format, of the type json_schema: what the answer must be; effort may only be \"high\"")
+                .honours("output_format", FieldType.OBJECT, "the older name of output_config.format")
                 .refusesUnlessEmpty("mcp_servers", "the server calls no tools; " + ApiFields.LEAVE_OUT)
                 .refusesUnlessEmpty("context_management", "shorten the conversation")
-                .refusesUnlessEmpty("output_config", ApiFields.LEAVE_OUT)
-                .refuses("output_format", ApiFields.LEAVE_OUT)
                 .refuses("container", "the server runs no code; " + ApiFields.LEAVE_OUT);
     }
 }

@@ -5,6 +5,7 @@ import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.server.http.Exchange;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.OptionalInt;
 import tools.jackson.databind.ObjectMapper;
 
@@ -53,7 +54,8 @@ final class MessagesHandler {
         int tokens = pool.run(exchange, () -> {
             RequestFields fields = parser.parse(exchange.body(), ApiFields.Endpoint.COUNT_TOKENS);
             ModelName.check(fields, model);
-            return prompt(fields, MessagesTools.read(fields, model)).length;
+            ToolUse tools = MessagesTools.read(fields, model);
+            return prompt(fields, tools, tools.insteadOfCalls(GrammarFields.readOutput(fields, parser))).length;
         });
         exchange.respond(
                 200,
@@ -80,23 +82,28 @@ final class MessagesHandler {
                 .stop(stops(fields))
                 .build();
         ToolUse tools = MessagesTools.read(fields, model);
-        int[] prompt = prompt(fields, tools);
+        Optional<GrammarFields.Constraint> demanded = tools.insteadOfCalls(GrammarFields.readOutput(fields, parser));
+        int[] prompt = prompt(fields, tools, demanded);
         ReasoningFields.Budget budget = ReasoningFields.thinkingBudget(fields, maxTokens.getAsInt());
-        AnswerReading reading = AnswerReading.of(model, tools, prompt, true, budget);
+        AnswerReading reading = demanded.isPresent()
+                ? AnswerReading.of(demanded.get(), tools, budget, model)
+                : AnswerReading.of(model, tools, prompt, true, budget);
         return new Prepared(
                 AnswerRequest.of(
                         model,
                         prompt,
                         sampling,
-                        CallGrammar.of(tools, reading, model),
+                        CallGrammar.of(demanded, tools, reading, model),
                         reading,
                         model.cacheSaltFrom().read(fields, exchange),
                         Deadline.read(fields, start)),
                 fields.flag("stream", false));
     }
 
-    private int[] prompt(RequestFields fields, ToolUse tools) {
+    private int[] prompt(RequestFields fields, ToolUse tools, Optional<GrammarFields.Constraint> demanded) {
         ReasoningFields.Thinking thinking = ReasoningFields.thinking(fields, model);
+        demanded.ifPresent(constraint -> AnswerReading.refuseTogether(
+                constraint.field(), "thinking", thinking == ReasoningFields.Thinking.ENABLED));
         return prompts.read(fields, tools, ReasoningFields.variables(thinking, model));
     }
 

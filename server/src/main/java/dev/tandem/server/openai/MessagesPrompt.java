@@ -145,7 +145,13 @@ final class MessagesPrompt {
         return JSON.createObjectNode()
                 .put("role", "tool")
                 .put("tool_call_id", RequestFields.string(at + ".tool_use_id", block.path("tool_use_id")))
-                .put(CONTENT, text.toString());
+                .put(CONTENT, isError(block, at) ? "Error: " + text : text.toString());
+    }
+
+    /** Templates show the text of a result alone, so the text must say that the call failed. */
+    private static boolean isError(JsonNode block, String at) {
+        JsonNode isError = block.path("is_error");
+        return !isError.isMissingNode() && !isError.isNull() && RequestFields.truth(at + ".is_error", isError);
     }
 
     private static String text(JsonNode block, String at) {

@@ -3,8 +3,10 @@ package dev.tandem.server.openai;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.server.http.Exchange;
 import dev.tandem.server.http.Printable;
+import dev.tandem.text.ChatTemplate;
 import dev.tandem.text.Vocabulary;
 import java.util.Locale;
+import java.util.stream.IntStream;
 import tools.jackson.databind.ObjectMapper;
 import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
@@ -55,11 +57,18 @@ final class ModelHandler {
                 .put("tokenizer_class", vocabulary.spelling().name().toLowerCase(Locale.ROOT))
                 .put("vocab_size", vocabulary.size())
                 .put("model_max_length", model.engine().config().contextTokens());
+        int[] endTokens = model.engine().config().endTokens().stream()
+                .mapToInt(Integer::intValue)
+                .sorted()
+                .toArray();
+        // evaluation harnesses need the spelling of one, and take a server without the field for one that has no
+        // /tokenize
+        root.put("eos_token", endTokens.length == 0 ? null : vocabulary.token(endTokens[0]));
         ArrayNode ends = root.putArray("eos_token_ids");
-        model.engine().config().endTokens().stream().sorted().forEach(ends::add);
+        IntStream.of(endTokens).forEach(ends::add);
         ObjectNode special = root.putObject("special_tokens");
         vocabulary.special().stream().forEach(id -> special.put(Integer.toString(id), vocabulary.token(id)));
-        root.put("has_chat_template", model.template().isPresent());
+        root.put("chat_template", model.template().map(ChatTemplate::source).orElse(null));
         answer(exchange, root);
     }
 

@@ -40,12 +40,30 @@ final class ReasoningFields {
     /**
      * The template's variables for {@code reasoning_effort}.
      *
-     * @throws RequestException when the template has no variable for it, so that it would have no effect
+     * @param demanded what the answer must match: a grammar leaves no room for reasoning
+     * @throws RequestException when the template has no variable for it, so that it would have no effect, or a grammar
+     *     excludes the effort
      */
-    static Map<String, Object> variables(RequestFields fields, ChatTemplate template) {
-        return fields.text(EFFORT)
-                .map(effort -> variables(EFFORT, effort, template))
-                .orElse(Map.of());
+    static Map<String, Object> variables(
+            RequestFields fields, ChatTemplate template, Optional<GrammarFields.Constraint> demanded) {
+        Optional<String> effort = fields.text(EFFORT);
+        Map<String, Object> variables = new HashMap<>();
+        effort.ifPresent(value -> variables.putAll(variables(EFFORT, value, template)));
+        demanded.ifPresent(constraint -> forbid(constraint, EFFORT, effort.orElse(NONE), template, variables));
+        return variables;
+    }
+
+    /** Tells the template not to reason, where it can be told; an effort contradicts the grammar. */
+    private static void forbid(
+            GrammarFields.Constraint constraint,
+            String field,
+            String effort,
+            ChatTemplate template,
+            Map<String, Object> variables) {
+        AnswerReading.refuseTogether(constraint.field(), field, !effort.equals(NONE));
+        if (template.mentions(SWITCH)) {
+            variables.put(SWITCH, false);
+        }
     }
 
     private static Map<String, Object> variables(String field, String effort, ChatTemplate template) {
@@ -93,39 +111,41 @@ final class ReasoningFields {
     /**
      * The template's variables for {@code reasoning.effort} of the Responses API.
      *
-     * @throws RequestException when the template cannot express the effort, or a summary is demanded
+     * @param demanded what the answer must match: a grammar leaves no room for reasoning
+     * @throws RequestException when the template cannot express the effort, a summary is demanded, or a grammar
+     *     excludes the effort
      */
-    static Map<String, Object> responsesVariables(RequestFields fields, ServedModel model) {
-        Optional<JsonNode> reasoning = fields.field(REASONING);
-        if (reasoning.isEmpty()) {
-            return Map.of();
-        }
-        if (!reasoning.get().isObject()) {
-            throw RequestFields.wrong(REASONING, reasoning.get(), "an object with effort");
+    static Map<String, Object> responsesVariables(
+            RequestFields fields, ServedModel model, Optional<GrammarFields.Constraint> demanded) {
+        JsonNode reasoning = fields.field(REASONING).orElse(MissingNode.getInstance());
+        Map<String, Object> variables = new HashMap<>(effort(reasoning, model));
+        String effort = reasoning.path("effort").asString(NONE);
+        demanded.ifPresent(constraint -> forbid(constraint, REASONING + ".effort", effort, template(model), variables));
+        return variables;
+    }
+
+    private static Map<String, Object> effort(JsonNode reasoning, ServedModel model) {
+        if (!reasoning.isObject() && !reasoning.isMissingNode()) {
+            throw RequestFields.wrong(REASONING, reasoning, "an object with effort");
         }
         Map<String, Object> variables = new HashMap<>();
-        reasoning
-                .get()
-                .propertyStream()
-                .filter(entry -> !entry.getValue().isNull())
-                .forEach(entry -> {
-                    String field = REASONING + "." + Printable.of(entry.getKey());
-                    String value = RequestFields.string(field, entry.getValue());
-                    switch (entry.getKey()) {
-                        case "effort" -> variables.putAll(variables(field, value, template(model)));
-                        case "summary", "generate_summary" -> {
-                            if (!value.equals("auto")) {
-                                throw RequestException.bad(
-                                        field,
-                                        field + " is \"" + Printable.of(value)
-                                                + "\"; the server summarises no reasoning, so it"
-                                                + " must be \"auto\" or left out");
-                            }
-                        }
-                        default ->
-                            throw RequestException.bad(field, field + " is not supported; " + ApiFields.LEAVE_OUT);
+        reasoning.propertyStream().filter(entry -> !entry.getValue().isNull()).forEach(entry -> {
+            String field = REASONING + "." + Printable.of(entry.getKey());
+            String value = RequestFields.string(field, entry.getValue());
+            switch (entry.getKey()) {
+                case "effort" -> variables.putAll(variables(field, value, template(model)));
+                case "summary", "generate_summary" -> {
+                    if (!value.equals("auto")) {
+                        throw RequestException.bad(
+                                field,
+                                field + " is \"" + Printable.of(value)
+                                        + "\"; the server summarises no reasoning, so it"
+                                        + " must be \"auto\" or left out");
                     }
-                });
+                }
+                default -> throw RequestException.bad(field, field + " is not supported; " + ApiFields.LEAVE_OUT);
+            }
+        });
         return variables;
     }
 

@@ -54,7 +54,7 @@ final class ResponseRun {
 
     /** Computes the response without a client. */
     void background() throws InterruptedException {
-        ObjectNode last = object.failed("the server ended before the response was complete");
+        ObjectNode last = object.failed("the server failed; its log has the reason"); // unless it is replaced
         try (grammar;
                 generation) {
             last = collect(blocks::add);

@@ -3,6 +3,8 @@ package dev.tandem.server.openai;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.server.http.Exchange;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
 import java.time.InstantSource;
 import java.util.Optional;
 import java.util.OptionalInt;
@@ -14,6 +16,7 @@ import tools.jackson.databind.node.ObjectNode;
 
 /** Serves {@code /v1/responses}: create, retrieve and cancel. */
 final class ResponsesHandler {
+    private static final Logger LOG = System.getLogger(ResponsesHandler.class.getName());
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String MAX_OUTPUT_TOKENS = "max_output_tokens";
     /** OpenAI's bounds of metadata. */
@@ -85,6 +88,8 @@ final class ResponsesHandler {
             run.background();
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
+        } catch (RuntimeException | Error e) {
+            LOG.log(Level.ERROR, "a response in the background failed", e);
         }
     }
 
@@ -141,19 +146,21 @@ final class ResponsesHandler {
             throw RequestException.bad("input", "input has no message; send at least one");
         }
         ToolUse tools = ToolFields.read(fields, ToolList.RESPONSES, model);
+        Optional<GrammarFields.Constraint> demanded = tools.insteadOfCalls(GrammarFields.readText(fields, parser));
         int[] prompt = prompts.read(
-                "input", whole, tools.definitions(), false, ReasoningFields.responsesVariables(fields, model));
-        Optional<GrammarFields.Constraint> demanded = GrammarFields.readText(fields, parser);
-        demanded.ifPresent(constraint -> AnswerReading.refuseTogether(
-                constraint.field(), "tools that may be called", !tools.tools().isEmpty()));
+                "input",
+                whole,
+                tools.definitions(),
+                false,
+                ReasoningFields.responsesVariables(fields, model, demanded));
         AnswerReading reading = demanded.isPresent()
-                ? AnswerReading.TEXT // the grammar leaves no room for reasoning
+                ? AnswerReading.of(demanded.get(), tools, ReasoningFields.NO_BUDGET, model)
                 : AnswerReading.of(model, tools, prompt, true, ReasoningFields.NO_BUDGET);
         AnswerRequest answer = AnswerRequest.of(
                 model,
                 prompt,
                 params,
-                demanded.or(() -> CallGrammar.of(tools, reading, model)),
+                CallGrammar.of(demanded, tools, reading, model),
                 reading,
                 model.cacheSaltFrom().read(fields, exchange),
                 Deadline.read(fields, start));

@@ -52,17 +52,6 @@ public record ServedModel(
                 template.map(AnswerFormat::of).orElse(AnswerFormat.TEXT));
     }
 
-    /** The same, with clients that share the KV of equal prefixes. */
-    public ServedModel(
-            String name,
-            Engine engine,
-            Tokenizer tokenizer,
-            Optional<ChatTemplate> template,
-            SamplingDefaults defaults,
-            GrammarCompiler grammars) {
-        this(name, engine, tokenizer, template, defaults, grammars, CacheSaltFrom.NONE);
-    }
-
     /** The same model with tool calls of this format. */
     public ServedModel withCalls(ToolCallFormat format) {
         return new ServedModel(

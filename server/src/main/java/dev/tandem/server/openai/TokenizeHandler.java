@@ -80,7 +80,7 @@ final class TokenizeHandler {
             throw RequestException.bad("prompt", "send either prompt or messages");
         }
         if (messages) {
-            return chat.read(fields);
+            return chat.read(fields, ToolFields.read(fields, ToolList.CHAT, model), Optional.empty());
         }
         CHAT_FIELDS.stream()
                 .filter(name -> fields.field(name).isPresent())

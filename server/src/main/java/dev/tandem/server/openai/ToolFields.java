@@ -8,6 +8,7 @@ import tools.jackson.databind.JsonNode;
 /** Reads {@code tools}, {@code tool_choice} and {@code parallel_tool_calls} of OpenAI's APIs. */
 final class ToolFields {
     private static final String CHOICE = "tool_choice";
+    private static final String PARALLEL = "parallel_tool_calls";
 
     private ToolFields() {}
 
@@ -17,7 +18,8 @@ final class ToolFields {
      * @param layout of the API
      */
     static ToolUse read(RequestFields fields, ToolList layout, ServedModel model) {
-        return choice(fields, layout).use(layout.read(fields), fields.flag("parallel_tool_calls", true), model);
+        boolean parallel = !fields.honours(PARALLEL) || fields.flag(PARALLEL, true); // no answer, no calls
+        return choice(fields, layout).use(layout.read(fields), parallel, model);
     }
 
     private static ToolChoice choice(RequestFields fields, ToolList layout) {

@@ -27,6 +27,11 @@ record ToolUse(List<Tool> tools, List<Tool> shown, boolean parallel, Optional<St
      */
     record Tool(String name, JsonNode definition, JsonNode parameters, Optional<String> strict) {}
 
+    /** What the answer must match unless it calls a tool; nothing where a call is demanded. */
+    Optional<GrammarFields.Constraint> insteadOfCalls(Optional<GrammarFields.Constraint> constraint) {
+        return constraint.filter(answer -> demand.isEmpty());
+    }
+
     Set<String> names() {
         return tools.stream().map(Tool::name).collect(Collectors.toUnmodifiableSet());
     }

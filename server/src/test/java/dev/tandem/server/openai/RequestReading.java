@@ -31,18 +31,21 @@ public final class RequestReading {
                 tokenizer,
                 Optional.of(new ChatTemplate(TEMPLATE, "", "")),
                 ServedModel.SamplingDefaults.NEUTRAL,
-                GrammarCompiler.unavailable("no grammars"));
+                GrammarCompiler.unavailable("no grammars"),
+                CacheSaltFrom.NONE);
         PromptReader promptReader = new PromptReader(tokenizer, 1000);
         RequestParser parser = new RequestParser(promptReader);
         RequestFields fields = parser.parse(new ByteArrayInputStream(body), endpoint);
         ModelName.check(fields, model);
         switch (endpoint) {
             case CHAT -> {
-                new ChatPrompt(model, promptReader, parser).read(fields);
+                ToolUse tools = ToolFields.read(fields, ToolList.CHAT, model);
+                new ChatPrompt(model, promptReader, parser).read(fields, tools, GrammarFields.read(fields, parser));
                 sampling(fields, parser, "max_completion_tokens");
             }
             case COMPLETIONS -> sampling(fields, parser, "max_tokens");
             case MESSAGES, COUNT_TOKENS -> {
+                GrammarFields.readOutput(fields, parser);
                 ReasoningFields.Thinking thinking = ReasoningFields.thinking(fields, model);
                 new MessagesPrompt(new ChatPrompt(model, promptReader, parser))
                         .read(fields, MessagesTools.read(fields, model), ReasoningFields.variables(thinking, model));
@@ -50,7 +53,6 @@ public final class RequestReading {
             case RESPONSES -> {
                 ArrayNode conversation = new ObjectMapper().createArrayNode();
                 ResponsesPrompt.append(conversation, fields);
-                GrammarFields.readText(fields, parser);
                 new ChatPrompt(model, promptReader, parser)
                         .read(
                                 "input",
@@ -58,11 +60,13 @@ public final class RequestReading {
                                 ToolFields.read(fields, ToolList.RESPONSES, model)
                                         .definitions(),
                                 false,
-                                ReasoningFields.responsesVariables(fields, model));
+                                ReasoningFields.responsesVariables(
+                                        fields, model, GrammarFields.readText(fields, parser)));
             }
             case TOKENIZE -> {
                 if (fields.field("messages").isPresent()) {
-                    new ChatPrompt(model, promptReader, parser).read(fields);
+                    ToolUse tools = ToolFields.read(fields, ToolList.CHAT, model);
+                    new ChatPrompt(model, promptReader, parser).read(fields, tools, Optional.empty());
                 } else {
                     promptReader.encode("prompt", fields.text("prompt").orElse(""), true);
                 }
