@@ -1,31 +1,42 @@
 """Makes reference values for the tests with Hugging Face transformers, in fp32 on the CPU.
 
-    python tools/make_goldens.py families OUT            small random models of every family: logits, greedy tokens
+    python tools/make_goldens.py families OUT [NAME ...] small random models of every family: logits, greedy tokens
     python tools/make_goldens.py default MODEL.gguf OUT  the default model, for a dozen prompts
+    python tools/make_goldens.py real MODEL.gguf OUT     another model: 32 greedy tokens of four prompts, no logits
 
-Needs torch and transformers; `default` needs the gguf package as well. Files written:
+Needs torch, transformers and the gguf package. Files written:
   OUT/NAME/{config.json, *.safetensors, ...}   a model directory (families only)
+  OUT/NAME/model.gguf                          the same model as GGUF, where GGUF has its family (families only)
   OUT/NAME/golden.json                         the prompt and its greedy continuation
   OUT/NAME/logits.bin                          fp32, little-endian: [positions, vocabulary]
 """
 
 import argparse
 import json
+import math
 import os
 
+import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 torch.set_grad_enabled(False)
 
 
+GGUF = ("qwen25", "qwen3small", "phi3", "phi4mini", "olmo2", "smollm3")
+
+
 def families():
-    from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+    from transformers import (LlamaConfig, MistralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config,
+                              SmolLM3Config)
 
     common = dict(vocab_size=301, num_hidden_layers=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2)
     llama3 = dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                   original_max_position_embeddings=32)
     plain = dict(rope_type="default", rope_theta=10000.0)
+    pad = dict(pad_token_id=0)
+    longrope = dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75,
+                    short_factor=[1.0 + 0.05 * i for i in range(6)], long_factor=[1.5 + i for i in range(6)])
     return {
         "llama2": (LlamaConfig(**common, hidden_size=64, num_attention_heads=4, num_key_value_heads=4,
                                intermediate_size=100, rope_parameters=plain), torch.float32, None),
@@ -42,7 +53,78 @@ def families():
                   torch.float32, None),
         "qwen3": (Qwen3Config(**common, hidden_size=48, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
                               intermediate_size=110, rope_parameters=plain), torch.bfloat16, None),
+        "qwen25": (Qwen2Config(**common, hidden_size=56, num_attention_heads=7, num_key_value_heads=1,
+                               intermediate_size=70, tie_word_embeddings=True, rope_parameters=plain),
+                   torch.bfloat16, None),
+        "qwen3small": (Qwen3Config(**common, hidden_size=32, num_attention_heads=6, num_key_value_heads=1,
+                                   head_dim=16, intermediate_size=60, rope_parameters=plain), torch.bfloat16, None),
+        "phi3": (Phi3Config(**common, **pad, hidden_size=32, num_attention_heads=2, num_key_value_heads=1,
+                            intermediate_size=60, sliding_window=None, rope_parameters=plain), torch.bfloat16, None),
+        "phi4mini": (Phi3Config(**{**common, "max_position_embeddings": 1024}, **pad, hidden_size=48,
+                                num_attention_heads=3, num_key_value_heads=1, intermediate_size=60,
+                                sliding_window=None, tie_word_embeddings=True, rope_parameters=longrope,
+                                original_max_position_embeddings=256), torch.bfloat16, None),
+        "olmo2": (Olmo2Config(**common, **pad, hidden_size=32, num_attention_heads=4, num_key_value_heads=2,
+                              intermediate_size=60, rope_parameters=plain), torch.bfloat16, None),
+        "smollm3": (SmolLM3Config(**{**common, "num_hidden_layers": 5}, **pad, hidden_size=32, num_attention_heads=4,
+                                  num_key_value_heads=2, intermediate_size=60, rope_parameters=plain),
+                    torch.bfloat16, None),
     }
+
+
+def write_gguf(model, folder):
+    """Writes the model as GGUF, by the names and row orders of the format's own converter."""
+    import gguf
+
+    config = model.config
+    arch = {"mistral": "llama"}.get(config.model_type, config.model_type)
+    heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+    rope = config.rope_parameters
+    writer = gguf.GGUFWriter(os.path.join(folder, "model.gguf"), arch)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_key_length(head_dim)
+    writer.add_value_length(head_dim)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1)))
+    writer.add_vocab_size(config.vocab_size)
+    if rope["rope_type"] == "longrope":
+        original = config.original_max_position_embeddings
+        scale = config.max_position_embeddings / original
+        writer.add_rope_scaling_orig_ctx_len(original)
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(scale) / math.log(original)))
+        for kind in ("short", "long"):
+            factors = np.array(rope[kind + "_factor"], dtype=np.float32)
+            writer.add_tensor(f"rope_factors_{kind}.weight", factors)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list([f"t{i}" for i in range(config.vocab_size)])
+    writer.add_token_types([1] * config.vocab_size)
+    writer.add_token_merges([])
+    writer.add_eos_token_id(config.eos_token_id)
+    architecture = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == arch)
+    names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
+    for name, value in model.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        if arch in ("llama", "smollm3") and (".q_proj." in name or ".k_proj." in name):
+            count = heads if ".q_proj." in name else kv_heads
+            value = value.reshape(count, 2, head_dim // 2, *value.shape[1:]).transpose(1, 2).reshape(value.shape)
+        stored = value.to(torch.float32).contiguous().numpy()
+        kind = gguf.GGMLQuantizationType.F32
+        if value.ndim > 1 and value.dtype == torch.bfloat16:
+            kind = gguf.GGMLQuantizationType.BF16
+            stored = gguf.quants.quantize(stored, kind)
+        writer.add_tensor(names.get_name(name, try_suffixes=(".weight", ".bias")), stored, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def randomise(model, seed):
@@ -75,12 +157,16 @@ def save(folder, logits, values):
         json.dump(values, file)
 
 
-def make_families(out):
+def make_families(out, only):
     for number, (name, (config, dtype, shard)) in enumerate(families().items()):
+        if only and name not in only:
+            continue
         folder = os.path.join(out, name)
         model = AutoModelForCausalLM.from_config(config)
         randomise(model, number)
         model.to(dtype).save_pretrained(folder, **({"max_shard_size": shard} if shard else {}))
+        if name in GGUF:
+            write_gguf(model, folder)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
         prompt = torch.randint(3, 301, (40,), generator=torch.Generator().manual_seed(100 + number)).tolist()
         save(folder, model(torch.tensor([prompt])).logits[0], {"prompt": prompt, "greedy": greedy(model, prompt, 64)})
@@ -117,15 +203,43 @@ def make_default(path, out):
         print(number, len(ids), repr(tokenizer.decode(greedy(model, ids, 12))))
 
 
+REAL_PROMPTS = [
+    "Write a Python function that returns the n-th Fibonacci number.",
+    "What does `git rebase` do? Answer in one sentence.",
+    "Explain the difference between a list and a tuple.",
+    "Größe, façade, 東京, 🙂 — repeat these words.",
+]
+
+
+def make_real(path, out):
+    folder, file = os.path.split(os.path.abspath(path))
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file)
+    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32).eval()
+    os.makedirs(out, exist_ok=True)
+    for number, prompt in enumerate(REAL_PROMPTS):
+        text = tokenizer.apply_chat_template([{"role": "user", "content": prompt}], tokenize=False,
+                                             add_generation_prompt=True)
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        tokens = greedy(model, ids, 32)
+        with open(os.path.join(out, f"prompt{number:02d}.json"), "w") as target:
+            json.dump({"message": prompt, "prompt": ids, "greedy": tokens}, target)
+        print(number, len(ids), repr(tokenizer.decode(tokens)))
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("families").add_argument("out")
-    default = commands.add_parser("default")
-    default.add_argument("model")
-    default.add_argument("out")
+    made = commands.add_parser("families")
+    made.add_argument("out")
+    made.add_argument("names", nargs="*")
+    for name in ("default", "real"):
+        command = commands.add_parser(name)
+        command.add_argument("model")
+        command.add_argument("out")
     arguments = parser.parse_args()
     if arguments.command == "families":
-        make_families(arguments.out)
+        make_families(arguments.out, arguments.names)
+    elif arguments.command == "real":
+        make_real(arguments.model, arguments.out)
     else:
         make_default(arguments.model, arguments.out)

@@ -15,6 +15,7 @@ import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.gguf.GgufWeights;
 import dev.tandem.model.weights.ElementType;
+import dev.tandem.model.weights.NamedWeights;
 import java.lang.management.ManagementFactory;
 import java.util.Locale;
 import java.util.Optional;
@@ -88,7 +89,7 @@ final class CpuBackend {
     static Backend start(ModelOptions options, Checkpoint checkpoint, StartLog log) {
         CpuBackend chosen = new CpuBackend(options, checkpoint.config());
         chosen.report(log);
-        if (checkpoint.weights() instanceof GgufWeights gguf) {
+        if (checkpoint.weights() instanceof NamedWeights named && named.stored() instanceof GgufWeights gguf) {
             chosen.reportUnpacked(gguf.matrixTypes(), log);
         }
         if (options.gpu.kvChecksums) {

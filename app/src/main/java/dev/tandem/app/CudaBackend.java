@@ -23,6 +23,7 @@ import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.gguf.GgufWeights;
 import dev.tandem.model.weights.ElementType;
+import dev.tandem.model.weights.NamedWeights;
 import java.nio.file.Path;
 import java.util.Locale;
 import java.util.Optional;
@@ -36,13 +37,15 @@ final class CudaBackend {
 
     /** Starts the executor, which closes the checkpoint; when this throws, the caller closes it. */
     static Backend start(ModelOptions options, Checkpoint checkpoint, Timeline timeline, StartLog log) {
+        ModelShape.require(checkpoint.spec()); // before libraries are loaded and kernels compiled
         ModelConfig config = checkpoint.config();
         if (options.strategy.chosen().offloads()) {
             hostObstacle(options, config).ifPresent(why -> {
                 throw new ConfigurationException(why + "; use --strategy gpu-only");
             });
         }
-        boolean quantised = checkpoint.weights() instanceof GgufWeights gguf
+        boolean quantised = checkpoint.weights() instanceof NamedWeights named
+                && named.stored() instanceof GgufWeights gguf
                 && gguf.matrixTypes().stream().anyMatch(ElementType::quantised);
         CudaLibraries libraries = libraries(options.gpu.libraries);
         KernelCompiler compiler =

@@ -24,6 +24,7 @@ import dev.tandem.engine.step.SubBatch;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.config.ModelSpec;
 import java.lang.foreign.Arena;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -93,9 +94,10 @@ public final class CpuExecutor implements Executor {
             this.stores = new KvStores(
                     store(KvTier.GPU, options.gpuBlocks(), config, options.kvType()),
                     store(KvTier.HOST, options.hostBlocks(), config, options.kvType()));
-            LlamaWeights weights = loadWeights(config, options.weightType());
+            LlamaWeights weights = loadWeights(checkpoint.spec(), options.weightType());
             this.weightBytes = weights.bytes();
-            this.forward = new LlamaForward(config, weights, stores, workers, options.attentionThreads(), arena);
+            this.forward = new LlamaForward(
+                    checkpoint.spec(), weights, stores, workers, options.attentionThreads(), arena);
             this.samplingScratch = new SamplingScratch[workers.size()];
             Arrays.setAll(samplingScratch, i -> new SamplingScratch());
             Arrays.setAll(activations, i -> new Activations(config));
@@ -107,12 +109,12 @@ public final class CpuExecutor implements Executor {
         }
     }
 
-    private LlamaWeights loadWeights(ModelConfig config, DataType type) {
+    private LlamaWeights loadWeights(ModelSpec spec, DataType type) {
         workers.beginStep();
         try {
             MatrixPacker packer =
                     new MatrixPacker(arena, (count, body) -> workers.run(count, (index, worker) -> body.accept(index)));
-            return LlamaWeights.load(config, checkpoint.weights(), type, packer);
+            return LlamaWeights.load(spec, checkpoint.weights(), type, packer);
         } finally {
             workers.endStep();
         }

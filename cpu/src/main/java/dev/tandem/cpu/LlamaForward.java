@@ -11,7 +11,12 @@ import dev.tandem.cpu.simd.PanelGemm;
 import dev.tandem.cpu.simd.RowOps;
 import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.step.Chunk;
+import dev.tandem.model.config.LayerSpec;
 import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.config.ModelSpec;
+import dev.tandem.model.config.NormPlacement;
+import dev.tandem.model.config.QkNorm;
+import dev.tandem.model.config.Rope;
 import dev.tandem.model.config.RopeFrequencies;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -19,9 +24,9 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * The forward pass of a Llama-family decoder, one method per stage: {@link #embed}, then for each layer
- * {@link #preProjection} (norm, QKV, RoPE, append to KV), attention and {@link #postProjection} (output, norm, MLP),
- * then {@link #logits}.
+ * The forward pass of the decoder that a {@link ModelSpec} describes, one method per stage: {@link #embed}, then for
+ * each layer {@link #preProjection} (norm, QKV, RoPE, append to KV), attention and {@link #postProjection} (output,
+ * norm, MLP), then {@link #logits}.
  *
  * <p>Each value depends on its own row alone and is summed in a fixed order. Batching and chunking therefore never
  * change a bit of the result.
@@ -39,12 +44,16 @@ final class LlamaForward {
     /** Up to this many rows, computing a row-wise operation here costs less than handing it to the workers. */
     private static final int MAX_SERIAL_ROWS = 4;
 
+    private final ModelSpec spec;
     private final ModelConfig config;
     private final LlamaWeights weights;
     private final KvStores stores;
     private final WorkerPool workers;
     private final int attentionThreads;
     private final float[] frequencies;
+    /** Factor of the dimensions that rotate. */
+    private final float magnitude;
+
     private final float epsilon;
     private final AttentionScratch[] attentionScratch;
     private final MemorySegment[] gemmScratch;
@@ -56,18 +65,20 @@ final class LlamaForward {
      * @param arena owns the scratch memory
      */
     LlamaForward(
-            ModelConfig config,
+            ModelSpec spec,
             LlamaWeights weights,
             KvStores stores,
             WorkerPool workers,
             int attentionThreads,
             Arena arena) {
         this.attentionThreads = attentionThreads;
-        this.config = config;
+        this.spec = spec;
+        this.config = spec.config();
         this.weights = weights;
         this.stores = stores;
         this.workers = workers;
         this.frequencies = RopeFrequencies.of(config);
+        this.magnitude = (float) config.rope().magnitude();
         this.epsilon = (float) config.normEpsilon();
         this.attentionScratch = new AttentionScratch[workers.size()];
         this.gemmScratch = new MemorySegment[workers.size()];
@@ -84,14 +95,16 @@ final class LlamaForward {
 
     /** Looks up the embedding and the RoPE angles of every token of the batch. */
     void embed(Activations a) {
+        int rotating = config.rope().dims() / 2;
         int row = 0;
         for (Chunk chunk : a.chunks) {
             for (int token : chunk.tokens()) {
                 weights.embeddings().row(token, a.residual, row * a.hiddenWidth);
                 for (int i = 0; i < a.half; i++) {
                     float angle = a.positions[row] * frequencies[i];
-                    a.cos[row * a.half + i] = (float) Math.cos(angle);
-                    a.sin[row * a.half + i] = (float) Math.sin(angle);
+                    float scale = i < rotating ? magnitude : 1;
+                    a.cos[row * a.half + i] = scale * (float) Math.cos(angle);
+                    a.sin[row * a.half + i] = scale * (float) Math.sin(angle);
                 }
                 row++;
             }
@@ -101,15 +114,18 @@ final class LlamaForward {
     /** Computes norm, q, k, v and RoPE, and appends the new tokens' K and V to their KV blocks. */
     void preProjection(Activations a, int layer) {
         LlamaWeights.Layer w = weights.layers().get(layer);
+        boolean normed = spec.layers().get(layer).norms() == NormPlacement.BEFORE;
         forEachRow(a.rows, row -> {
-            RowOps.rmsNorm(
-                    a.residual,
-                    row * a.hiddenWidth,
-                    w.inputNorm(),
-                    epsilon,
-                    config.hidden(),
-                    a.normed,
-                    row * a.hiddenWidth);
+            if (normed) {
+                RowOps.rmsNorm(
+                        a.residual,
+                        row * a.hiddenWidth,
+                        w.attentionNorm(),
+                        epsilon,
+                        config.hidden(),
+                        a.normed,
+                        row * a.hiddenWidth);
+            }
             if (w.qkvBias().length > 0) {
                 System.arraycopy(w.qkvBias(), 0, a.qkv, row * a.qkvWidth, w.qkvBias().length);
                 Arrays.fill(a.qkv, row * a.qkvWidth + w.qkvBias().length, (row + 1) * a.qkvWidth, 0);
@@ -117,7 +133,7 @@ final class LlamaForward {
                 Arrays.fill(a.qkv, row * a.qkvWidth, (row + 1) * a.qkvWidth, 0);
             }
         });
-        gemm(w.qkv(), a.rows, a.normed, a.hiddenWidth, a.qkv, a.qkvWidth);
+        gemm(w.qkv(), a.rows, normed ? a.normed : a.residual, a.hiddenWidth, a.qkv, a.qkvWidth);
         forEachRow(a.rows, row -> rotateAndAppend(a, layer, w, row));
     }
 
@@ -125,13 +141,22 @@ final class LlamaForward {
         int headDim = config.headDim();
         int keys = row * a.qkvWidth + config.heads() * headDim;
         int values = keys + config.kvHeads() * headDim;
+        LayerSpec.Attention attention = spec.layers().get(layer).attention();
+        if (attention.qkNorm() == QkNorm.WHOLE_ROW) {
+            int queries = row * a.qkvWidth;
+            RowOps.rmsNorm(a.qkv, queries, w.queryNorm(), epsilon, attention.queries(), a.qkv, queries);
+            RowOps.rmsNorm(a.qkv, keys, w.keyNorm(), epsilon, attention.keys(), a.qkv, keys);
+        }
+        boolean rotates = attention.rope() instanceof Rope.Rotary;
         for (int head = 0; head < config.heads() + config.kvHeads(); head++) {
             int at = row * a.qkvWidth + head * headDim;
-            if (config.qkNorm()) {
+            if (attention.qkNorm() == QkNorm.PER_HEAD) {
                 float[] norm = head < config.heads() ? w.queryNorm() : w.keyNorm();
                 RowOps.rmsNorm(a.qkv, at, norm, epsilon, headDim, a.qkv, at);
             }
-            RowOps.rotate(a.qkv, at, a.cos, a.sin, row * a.half, a.half);
+            if (rotates) {
+                RowOps.rotate(a.qkv, at, a.cos, a.sin, row * a.half, a.half);
+            }
         }
         Chunk chunk = a.chunks.get(a.chunkOfRow[row]);
         KvStore store = stores.of(chunk.site().tier());
@@ -201,25 +226,45 @@ final class LlamaForward {
     /** Computes the output projection and the MLP, and adds each to the residual stream. */
     void postProjection(Activations a, int layer) {
         LlamaWeights.Layer w = weights.layers().get(layer);
-        gemm(w.output(), a.rows, a.attended, a.attendedWidth, a.residual, a.hiddenWidth);
+        boolean before = spec.layers().get(layer).norms() == NormPlacement.BEFORE;
+        project(w.output(), a, a.attended, a.attendedWidth, before, w.attentionNorm());
         forEachRow(a.rows, row -> {
-            RowOps.rmsNorm(
-                    a.residual,
-                    row * a.hiddenWidth,
-                    w.attentionNorm(),
-                    epsilon,
-                    config.hidden(),
-                    a.normed,
-                    row * a.hiddenWidth);
+            if (before) {
+                RowOps.rmsNorm(
+                        a.residual,
+                        row * a.hiddenWidth,
+                        w.mlpNorm(),
+                        epsilon,
+                        config.hidden(),
+                        a.normed,
+                        row * a.hiddenWidth);
+            }
             Arrays.fill(a.gateUp, row * a.gateUpWidth, (row + 1) * a.gateUpWidth, 0);
         });
-        gemm(w.gateUp(), a.rows, a.normed, a.hiddenWidth, a.gateUp, a.gateUpWidth);
+        gemm(w.gateUp(), a.rows, before ? a.normed : a.residual, a.hiddenWidth, a.gateUp, a.gateUpWidth);
         int intermediate = config.intermediate();
         forEachRow(a.rows, row -> {
             int gate = row * a.gateUpWidth;
             RowOps.swiGlu(a.gateUp, gate, a.gateUp, gate + intermediate, intermediate, a.gateUp, gate);
         });
-        gemm(w.down(), a.rows, a.gateUp, a.gateUpWidth, a.residual, a.hiddenWidth);
+        project(w.down(), a, a.gateUp, a.gateUpWidth, before, w.mlpNorm());
+    }
+
+    /** Adds a projection to the residual stream: as it is, or normalised where norms are on outputs. */
+    private void project(PackedMatrix matrix, Activations a, float[] x, int xs, boolean asItIs, float[] norm) {
+        if (asItIs) {
+            gemm(matrix, a.rows, x, xs, a.residual, a.hiddenWidth);
+            return;
+        }
+        Arrays.fill(a.normed, 0, a.rows * a.hiddenWidth, 0);
+        gemm(matrix, a.rows, x, xs, a.normed, a.hiddenWidth);
+        forEachRow(a.rows, row -> {
+            int at = row * a.hiddenWidth;
+            RowOps.rmsNorm(a.normed, at, norm, epsilon, config.hidden(), a.normed, at);
+            for (int i = 0; i < config.hidden(); i++) {
+                a.residual[at + i] += a.normed[at + i];
+            }
+        });
     }
 
     /** Floats per row of logits: the vocabulary, padded to whole panels. */

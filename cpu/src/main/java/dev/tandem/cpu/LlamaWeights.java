@@ -4,7 +4,10 @@ import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.simd.PackedMatrix;
 import dev.tandem.model.ModelException;
 import dev.tandem.model.config.DataType;
-import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.config.LayerSpec;
+import dev.tandem.model.config.ModelSpec;
+import dev.tandem.model.config.NormPlacement;
+import dev.tandem.model.weights.Role;
 import dev.tandem.model.weights.Tensor;
 import dev.tandem.model.weights.Weights;
 import java.util.ArrayList;
@@ -23,17 +26,19 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
      * One decoder layer.
      *
      * @param qkvBias [q | k | v]; empty if the model has none
-     * @param queryNorm [headDim]; empty if the model does not normalise queries
-     * @param keyNorm [headDim]; empty if the model does not normalise keys
+     * @param queryNorm [headDim] or [heads * headDim]; empty if the model does not normalise queries
+     * @param keyNorm [headDim] or [kvHeads * headDim]; empty if the model does not normalise keys
+     * @param attentionNorm of attention's input, or of its output projection ({@link NormPlacement})
+     * @param mlpNorm of the MLP's input, or of its output
      */
     record Layer(
-            float[] inputNorm,
+            float[] attentionNorm,
             PackedMatrix qkv,
             float[] qkvBias,
             float[] queryNorm,
             float[] keyNorm,
             PackedMatrix output,
-            float[] attentionNorm,
+            float[] mlpNorm,
             PackedMatrix gateUp,
             PackedMatrix down) {}
 
@@ -41,20 +46,20 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
      * Loads and packs all weights.
      *
      * @param type storage type of the packed matrices, except GGUF blocks that {@link MatrixPacker#keepsBlocks} keeps
-     * @throws ModelException if a tensor is missing, has another shape, or is a bias that is not supported
+     * @throws ModelException if a tensor is missing or has another shape
      */
-    static LlamaWeights load(ModelConfig config, Weights weights, DataType type, MatrixPacker packer) {
+    static LlamaWeights load(ModelSpec spec, Weights weights, DataType type, MatrixPacker packer) {
         Packing packing = new Packing(type, packer);
-        Tensor embeddings = weights.matrix("model.embed_tokens.weight", config.vocabulary(), config.hidden());
+        Tensor embeddings = weights.matrix("model.embed_tokens.weight", spec.vocabulary(), spec.hidden());
         List<Layer> layers = new ArrayList<>();
-        for (int i = 0; i < config.layers(); i++) {
-            layers.add(layer(config, weights, "model.layers." + i + ".", packing));
+        for (int i = 0; i < spec.layers().size(); i++) {
+            layers.add(layer(spec, weights, i, packing));
         }
-        Tensor head = config.tiedEmbeddings()
+        Tensor head = spec.tiedHead()
                 ? embeddings
-                : weights.matrix("lm_head.weight", config.vocabulary(), config.hidden());
+                : weights.matrix("lm_head.weight", spec.vocabulary(), spec.hidden());
         return new LlamaWeights(
-                embeddings, layers, weights.vector("model.norm.weight", config.hidden()), packing.pack(List.of(head)));
+                embeddings, layers, weights.vector("model.norm.weight", spec.hidden()), packing.pack(List.of(head)));
     }
 
     private record Packing(DataType type, MatrixPacker packer) {
@@ -63,40 +68,47 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
         }
     }
 
-    private static Layer layer(ModelConfig config, Weights weights, String prefix, Packing packing) {
-        int hidden = config.hidden();
-        int queries = config.heads() * config.headDim();
-        int keys = config.kvHeads() * config.headDim();
+    private static Layer layer(ModelSpec spec, Weights weights, int index, Packing packing) {
+        String prefix = "model.layers." + index + ".";
+        LayerSpec layer = spec.layers().get(index);
+        int hidden = spec.hidden();
+        int queries = layer.attention().queries();
+        int keys = layer.attention().keys();
         String attention = prefix + "self_attn.";
         List<Tensor> qkv = List.of(
                 weights.matrix(attention + "q_proj.weight", queries, hidden),
                 weights.matrix(attention + "k_proj.weight", keys, hidden),
                 weights.matrix(attention + "v_proj.weight", keys, hidden));
-        for (String unused : new String[] {attention + "o_proj.bias", prefix + "mlp.down_proj.bias"}) {
-            if (weights.contains(unused)) {
-                throw new ModelException(
-                        weights.origin() + ": the bias " + unused + " is not supported; only biases of q, k and v are");
-            }
-        }
         float[] bias = new float[0];
-        if (config.qkvBias()) {
+        if (layer.attention().qkvBias()) {
             bias = new float[queries + 2 * keys];
             weights.matrix(attention + "q_proj.bias", 1, queries).row(0, bias, 0);
             weights.matrix(attention + "k_proj.bias", 1, keys).row(0, bias, queries);
             weights.matrix(attention + "v_proj.bias", 1, keys).row(0, bias, queries + keys);
         }
+        boolean before = layer.norms() == NormPlacement.BEFORE;
+        Role attentionNorm = before ? Role.ATTENTION_INPUT_NORM : Role.ATTENTION_OUTPUT_NORM;
+        Role mlpNorm = before ? Role.MLP_INPUT_NORM : Role.MLP_OUTPUT_NORM;
         return new Layer(
-                weights.vector(prefix + "input_layernorm.weight", hidden),
+                weights.vector(attentionNorm.tensor(index, "weight"), hidden),
                 packing.pack(qkv),
                 bias,
-                config.qkNorm() ? weights.vector(attention + "q_norm.weight", config.headDim()) : new float[0],
-                config.qkNorm() ? weights.vector(attention + "k_norm.weight", config.headDim()) : new float[0],
+                qkNorm(layer.attention(), weights, Role.QUERY_NORM.tensor(index, "weight"), queries),
+                qkNorm(layer.attention(), weights, Role.KEY_NORM.tensor(index, "weight"), keys),
                 packing.pack(List.of(weights.matrix(attention + "o_proj.weight", hidden, queries))),
-                weights.vector(prefix + "post_attention_layernorm.weight", hidden),
+                weights.vector(mlpNorm.tensor(index, "weight"), hidden),
                 packing.pack(List.of(
-                        weights.matrix(prefix + "mlp.gate_proj.weight", config.intermediate(), hidden),
-                        weights.matrix(prefix + "mlp.up_proj.weight", config.intermediate(), hidden))),
-                packing.pack(List.of(weights.matrix(prefix + "mlp.down_proj.weight", hidden, config.intermediate()))));
+                        weights.matrix(prefix + "mlp.gate_proj.weight", layer.intermediate(), hidden),
+                        weights.matrix(prefix + "mlp.up_proj.weight", layer.intermediate(), hidden))),
+                packing.pack(List.of(weights.matrix(prefix + "mlp.down_proj.weight", hidden, layer.intermediate()))));
+    }
+
+    private static float[] qkNorm(LayerSpec.Attention attention, Weights weights, String name, int width) {
+        return switch (attention.qkNorm()) {
+            case NONE -> new float[0];
+            case PER_HEAD -> weights.vector(name, attention.headDim());
+            case WHOLE_ROW -> weights.vector(name, width);
+        };
     }
 
     /** Bytes of packed matrices that one decode step reads. */

@@ -34,8 +34,8 @@ final class ForwardPass implements AutoCloseable {
         KvStores stores = new KvStores(store(KvTier.GPU, blocks, type), store(KvTier.HOST, blocks, type));
         MatrixPacker packer = new MatrixPacker(
                 arena, (count, body) -> IntStream.range(0, count).forEach(body));
-        LlamaWeights weights = LlamaWeights.load(config, checkpoint.weights(), type, packer);
-        this.forward = new LlamaForward(config, weights, stores, workers, threads, arena);
+        LlamaWeights weights = LlamaWeights.load(checkpoint.spec(), checkpoint.weights(), type, packer);
+        this.forward = new LlamaForward(checkpoint.spec(), weights, stores, workers, threads, arena);
         this.activations = new Activations(config);
     }
 

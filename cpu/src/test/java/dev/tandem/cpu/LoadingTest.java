@@ -10,7 +10,6 @@ import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.model.ModelException;
 import dev.tandem.model.config.DataType;
-import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.weights.Tensor;
 import dev.tandem.model.weights.Weights;
 import java.util.List;
@@ -52,10 +51,9 @@ class LoadingTest {
     @Test
     void aMissingTensorIsNamedAndTheCallerKeepsTheModel() {
         Checkpoint whole = TestModels.open("llama2");
-        ModelConfig config = whole.config();
         String missing = "model.layers.1.mlp.up_proj.weight";
         try (Checkpoint broken = new Checkpoint(
-                "broken", config, new Without(whole.weights(), missing), whole.defaults(), whole.tokenizer())) {
+                "broken", whole.spec(), new Without(whole.weights(), missing), whole.defaults(), whole.tokenizer())) {
             assertThatThrownBy(() -> new CpuExecutor(broken, OPTIONS))
                     .isInstanceOf(ModelException.class)
                     .hasMessageContaining(missing);

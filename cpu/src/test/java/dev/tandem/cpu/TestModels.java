@@ -14,12 +14,18 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.stream.Stream;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
 /** The small models that tools/make_goldens.py makes, with the answers of transformers. */
 final class TestModels {
-    static final List<String> FAMILIES = List.of("llama2", "llama31", "llama32", "mistral", "qwen2", "qwen3");
+    /** Families that have GGUF files, too. */
+    static final List<String> GGUF = List.of("qwen25", "qwen3small", "phi3", "phi4mini", "olmo2", "smollm3");
+
+    static final List<String> FAMILIES =
+            Stream.concat(Stream.of("llama2", "llama31", "llama32", "mistral", "qwen2", "qwen3"), GGUF.stream())
+                    .toList();
 
     private TestModels() {}
 
@@ -29,6 +35,10 @@ final class TestModels {
 
     static Checkpoint open(String family) {
         return Checkpoint.open(directory(family), LoadFormat.AUTO, 0);
+    }
+
+    static Checkpoint openGguf(String family) {
+        return Checkpoint.open(directory(family).resolve("model.gguf"), LoadFormat.AUTO, 0);
     }
 
     static CpuExecutor executor(String family, DataType type, int gpuBlocks, int hostBlocks, int threads) {

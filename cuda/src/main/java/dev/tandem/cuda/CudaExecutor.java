@@ -114,6 +114,7 @@ public final class CudaExecutor implements Executor {
             Clock time,
             Timeline timeline,
             UnaryOperator<PagedDecodeAttention> attention) {
+        ModelShape.require(checkpoint.spec());
         this.checkpoint = checkpoint;
         this.shape = new ModelShape(checkpoint.config(), options.type());
         this.plan = MemoryPlan.of(options);

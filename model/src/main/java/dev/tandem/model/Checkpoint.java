@@ -3,20 +3,29 @@ package dev.tandem.model;
 import dev.tandem.model.config.GenerationDefaults;
 import dev.tandem.model.config.HuggingFaceConfig;
 import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.config.ModelSpec;
 import dev.tandem.model.gguf.GgufConfig;
 import dev.tandem.model.gguf.GgufFile;
 import dev.tandem.model.gguf.GgufVocabulary;
 import dev.tandem.model.gguf.GgufWeights;
 import dev.tandem.model.weights.DummyWeights;
+import dev.tandem.model.weights.NameTable;
+import dev.tandem.model.weights.NamedWeights;
 import dev.tandem.model.weights.SafetensorsWeights;
+import dev.tandem.model.weights.StoredTensors;
 import dev.tandem.model.weights.Weights;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
 /** A model on disk: configuration, weights, tokenizer and sampling defaults. Closing it unmaps the weights. */
 public record Checkpoint(
-        String name, ModelConfig config, Weights weights, GenerationDefaults defaults, TokenizerSource tokenizer)
+        String name, ModelSpec spec, Weights weights, GenerationDefaults defaults, TokenizerSource tokenizer)
         implements AutoCloseable {
+
+    /** The sizes of the model. */
+    public ModelConfig config() {
+        return spec.config();
+    }
 
     /** The source of the tokenizer. */
     public sealed interface TokenizerSource {
@@ -41,12 +50,11 @@ public record Checkpoint(
      */
     public static Checkpoint open(Path path, LoadFormat format, long seed) {
         if (Files.isDirectory(path)) {
-            ModelConfig config = HuggingFaceConfig.read(path);
-            Weights weights =
-                    format == LoadFormat.DUMMY ? new DummyWeights(config, seed) : SafetensorsWeights.open(path);
+            ModelSpec spec = HuggingFaceConfig.read(path);
+            Weights weights = format == LoadFormat.DUMMY ? new DummyWeights(spec, seed) : safetensors(path, spec);
             return new Checkpoint(
                     name(path),
-                    config,
+                    spec,
                     weights,
                     HuggingFaceConfig.readGenerationDefaults(path),
                     new TokenizerSource.Directory(path));
@@ -61,17 +69,34 @@ public record Checkpoint(
     private static Checkpoint openGguf(Path path, LoadFormat format, long seed) {
         GgufFile file = GgufFile.open(path);
         try {
-            ModelConfig config = GgufConfig.read(file);
+            ModelSpec spec = GgufConfig.read(file);
             GgufVocabulary vocabulary = GgufVocabulary.read(file);
-            Weights weights = new GgufWeights(file, config);
+            Weights weights = named(new GgufWeights(file), NameTable.gguf(spec.family()), spec);
             if (format == LoadFormat.DUMMY) {
                 weights.close();
-                weights = new DummyWeights(config, seed);
+                weights = new DummyWeights(spec, seed);
             }
             return new Checkpoint(
-                    name(path), config, weights, GenerationDefaults.NONE, new TokenizerSource.Gguf(vocabulary));
+                    name(path), spec, weights, GenerationDefaults.NONE, new TokenizerSource.Gguf(vocabulary));
         } catch (RuntimeException e) {
             file.close();
+            throw e;
+        }
+    }
+
+    /** Names the tensors, and checks that they are what the model needs. */
+    private static Weights named(StoredTensors stored, NameTable table, ModelSpec spec) {
+        NamedWeights weights = new NamedWeights(stored, table, spec);
+        weights.check();
+        return weights;
+    }
+
+    private static Weights safetensors(Path path, ModelSpec spec) {
+        SafetensorsWeights stored = SafetensorsWeights.open(path);
+        try {
+            return named(stored, NameTable.huggingFace(spec.family()), spec);
+        } catch (RuntimeException e) {
+            stored.close();
             throw e;
         }
     }
@@ -83,7 +108,7 @@ public record Checkpoint(
 
     /** The same model under another name. */
     public Checkpoint named(String other) {
-        return new Checkpoint(other, config, weights, defaults, tokenizer);
+        return new Checkpoint(other, spec, weights, defaults, tokenizer);
     }
 
     @Override

@@ -3,7 +3,7 @@ package dev.tandem.cuda.kernels;
 import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
-import dev.tandem.model.config.RopeScaling;
+import dev.tandem.model.config.Rope;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
@@ -309,7 +309,8 @@ public final class KernelCatalogue {
 
     /**
      * Shapes that stand for all head sizes and groups: Llama-3.1-8B, Llama-2-7B, SmolLM2-135M, wide and odd heads,
-     * Llama-3.1-70B, and groups of 5 (Qwen2.5-32B) and 7 (Qwen2.5-7B).
+     * Llama-3.1-70B, groups of 5 (Qwen2.5-32B), 7 (Qwen2.5-7B and, with heads of 64, 0.5B) and 6 (Qwen2.5-1.5B), and
+     * one KV head of 256.
      */
     public static List<ModelShape> models(DataType type) {
         return List.of(
@@ -321,7 +322,10 @@ public final class KernelCatalogue {
                 shape(40, 8, 80, 3200, 8704, 32000, type),
                 shape(64, 8, 128, 8192, 28672, 128256, type),
                 shape(40, 8, 128, 5120, 27648, 152064, type),
-                shape(28, 4, 128, 3584, 18944, 152064, type));
+                shape(28, 4, 128, 3584, 18944, 152064, type),
+                shape(14, 2, 64, 896, 4864, 151936, type),
+                shape(12, 2, 128, 1536, 8960, 151936, type),
+                shape(4, 1, 256, 640, 2048, 262144, type));
     }
 
     private static ModelShape shape(
@@ -338,8 +342,7 @@ public final class KernelCatalogue {
                         vocabulary,
                         4096,
                         1e-5,
-                        10_000,
-                        RopeScaling.NONE,
+                        Rope.Rotary.plain(headDim),
                         false,
                         false,
                         false,

@@ -7,6 +7,9 @@ import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.engine.kv.PrefillStaging;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.config.ModelSpec;
+import dev.tandem.model.config.NormPlacement;
+import dev.tandem.model.config.QkNorm;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -41,6 +44,31 @@ public record ModelShape(ModelConfig config, DataType type) {
                     + " are beyond the GPU kernels (256, multiples of 8 from 132 on, groups of " + MAX_GROUP
                     + "); run on the CPU with --device cpu");
         }
+    }
+
+    /**
+     * Checks that the kernels compute what the model needs.
+     *
+     * @throws CudaException that names what they lack
+     */
+    public static void require(ModelSpec spec) {
+        if (spec.norms() != NormPlacement.BEFORE) {
+            throw lacks(spec, "norms on the outputs of attention and MLP");
+        }
+        if (spec.attention().qkNorm() == QkNorm.WHOLE_ROW) {
+            throw lacks(spec, "norms over all heads of q and k");
+        }
+        if (!spec.rotatesEverywhere()) {
+            throw lacks(spec, "layers without rotary embedding");
+        }
+        if (spec.rotary().magnitude() != 1) {
+            throw lacks(spec, "LongRoPE with attention factor " + spec.rotary().magnitude());
+        }
+    }
+
+    private static CudaException lacks(ModelSpec spec, String what) {
+        return new CudaException("the model's family, " + spec.family() + ", needs " + what
+                + ", which the GPU kernels do not have; run on the CPU with --device cpu");
     }
 
     private static int padded(int width) {

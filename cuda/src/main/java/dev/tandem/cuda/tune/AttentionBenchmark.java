@@ -16,7 +16,7 @@ import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.Admission;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
-import dev.tandem.model.config.RopeScaling;
+import dev.tandem.model.config.Rope;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
@@ -124,8 +124,7 @@ public final class AttentionBenchmark implements AutoCloseable {
                 1,
                 context,
                 1e-5,
-                10_000,
-                RopeScaling.NONE,
+                Rope.Rotary.plain(format.headDim()),
                 true,
                 false,
                 false,

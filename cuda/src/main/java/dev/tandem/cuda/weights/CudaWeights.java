@@ -9,7 +9,6 @@ import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.model.Checkpoint;
-import dev.tandem.model.ModelException;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.weights.DummyWeights;
@@ -157,12 +156,6 @@ public final class CudaWeights implements AutoCloseable {
         int queries = config.heads() * headDim;
         int keys = config.kvHeads() * headDim;
         String attention = prefix + "self_attn.";
-        for (String unused : new String[] {attention + "o_proj.bias", prefix + "mlp.down_proj.bias"}) {
-            if (source.contains(unused)) {
-                throw new ModelException(
-                        source.origin() + ": the bias " + unused + " is not supported; only those of q, k and v are");
-            }
-        }
         long qkv = matrix(shape.qkv(), shape.hidden());
         long keyRow = (long) shape.queries() * shape.hidden() * shape.type().bytes();
         long valueRow = keyRow

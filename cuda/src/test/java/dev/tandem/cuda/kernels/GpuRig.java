@@ -13,7 +13,7 @@ import dev.tandem.fetch.Progress;
 import dev.tandem.fetch.WheelSource;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
-import dev.tandem.model.config.RopeScaling;
+import dev.tandem.model.config.Rope;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -88,8 +88,7 @@ public final class GpuRig implements AutoCloseable {
                         vocabulary,
                         4096,
                         1e-5,
-                        10_000,
-                        RopeScaling.NONE,
+                        Rope.Rotary.plain(headDim),
                         false,
                         false,
                         false,

@@ -4,10 +4,11 @@ import dev.tandem.model.ModelException;
 import java.util.Set;
 
 /**
- * The configuration of a decoder model of the Llama family: its sizes, variants and end tokens.
+ * The sizes of a decoder model, and the variants that all of its layers share; see {@link ModelSpec}.
  *
- * @param family name in the model file: llama, mistral, qwen2 or qwen3
+ * @param family name in the model file
  * @param headDim dimensions per head; not always hidden / heads
+ * @param rope rotation of the layers that rotate
  * @param tiedEmbeddings whether the output head is the embedding table
  * @param qkvBias whether the q, k and v projections have a bias (Qwen2)
  * @param qkNorm whether q and k heads pass an RMS norm before RoPE (Qwen3)
@@ -25,16 +26,13 @@ public record ModelConfig(
         int vocabulary,
         int contextTokens,
         double normEpsilon,
-        double ropeTheta,
-        RopeScaling ropeScaling,
+        Rope.Rotary rope,
         boolean tiedEmbeddings,
         boolean qkvBias,
         boolean qkNorm,
         int slidingWindow,
         DataType fileType,
         Set<Integer> endTokens) {
-    public static final Set<String> FAMILIES = Set.of("llama", "mistral", "qwen2", "qwen3");
-
     public ModelConfig {
         requireWithin("hidden_size", hidden, 1 << 20);
         requireWithin("num_hidden_layers", layers, 1 << 12);
@@ -53,8 +51,9 @@ public record ModelConfig(
         if (!(normEpsilon > 0 && normEpsilon < 1)) {
             throw new ModelException("rms_norm_eps is " + normEpsilon + "; it must lie in (0, 1)");
         }
-        if (!(ropeTheta >= 1)) {
-            throw new ModelException("rope_theta is " + ropeTheta + "; it must be at least 1");
+        if (rope.dims() < 2 || rope.dims() % 2 != 0 || rope.dims() > headDim) {
+            throw new ModelException("rotation of " + rope.dims() + " dimensions of heads of " + headDim
+                    + " is impossible; it must be an even number from 2 to " + headDim);
         }
         endTokens = Set.copyOf(endTokens);
     }
@@ -63,7 +62,7 @@ public record ModelConfig(
      * The limits keep products of sizes from overflowing. They are at least 16 times the sizes of the largest known
      * models.
      */
-    private static void requireWithin(String name, int value, int max) {
+    static void requireWithin(String name, int value, int max) {
         if (value < 1 || value > max) {
             throw new ModelException(
                     name + " is " + value + " in the model's configuration; it must lie between 1 and " + max);

@@ -6,14 +6,19 @@ import dev.tandem.model.ModelException;
 public final class RopeFrequencies {
     private RopeFrequencies() {}
 
-    /** The frequencies in radians per position, {@code [headDim / 2]}. */
+    /** The frequencies of a model's layers that rotate; see {@link #of(Rope.Rotary, int)}. */
     public static float[] of(ModelConfig config) {
-        int pairs = config.headDim() / 2;
-        float[] frequencies = new float[pairs];
+        return of(config.rope(), config.headDim());
+    }
+
+    /** The frequencies in radians per position, {@code [headDim / 2]}; 0 for pairs that do not rotate. */
+    public static float[] of(Rope.Rotary rope, int headDim) {
+        int pairs = rope.dims() / 2;
+        float[] frequencies = new float[headDim / 2];
         for (int i = 0; i < pairs; i++) {
-            frequencies[i] = (float) (1.0 / Math.pow(config.ropeTheta(), 2.0 * i / config.headDim()));
+            frequencies[i] = (float) (1.0 / Math.pow(rope.theta(), 2.0 * i / rope.dims()));
         }
-        switch (config.ropeScaling()) {
+        switch (rope.scaling()) {
             case RopeScaling.None none -> {}
             case RopeScaling.Linear linear -> {
                 for (int i = 0; i < pairs; i++) {
@@ -28,7 +33,7 @@ public final class RopeFrequencies {
             case RopeScaling.Divisors divisors -> {
                 if (divisors.divisors().length != pairs) {
                     throw new ModelException("the model has " + divisors.divisors().length
-                            + " rope frequency divisors but heads of " + config.headDim() + " need " + pairs);
+                            + " rope frequency divisors but rotation of " + rope.dims() + " dimensions needs " + pairs);
                 }
                 for (int i = 0; i < pairs; i++) {
                     frequencies[i] /= divisors.divisors()[i];

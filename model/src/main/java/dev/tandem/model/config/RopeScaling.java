@@ -1,6 +1,7 @@
 package dev.tandem.model.config;
 
 import dev.tandem.model.ModelException;
+import java.util.Arrays;
 
 /** How RoPE frequencies are scaled for contexts longer than the model's original training context. */
 public sealed interface RopeScaling {
@@ -27,12 +28,22 @@ public sealed interface RopeScaling {
         }
     }
 
-    /** Explicit divisors, one per frequency, as GGUF files store them. */
+    /** Explicit divisors, one per frequency: those of GGUF files, and LongRoPE's. */
     record Divisors(float[] divisors) implements RopeScaling {
         public Divisors {
             for (float divisor : divisors) {
                 requirePositive("a divisor", divisor);
             }
+        }
+
+        @Override
+        public boolean equals(Object other) {
+            return other instanceof Divisors d && Arrays.equals(divisors, d.divisors);
+        }
+
+        @Override
+        public int hashCode() {
+            return Arrays.hashCode(divisors);
         }
     }
 

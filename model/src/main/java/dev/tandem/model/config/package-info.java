@@ -1,5 +1,5 @@
 /**
- * Model configurations. Entry point: {@link dev.tandem.model.config.ModelConfig}.
+ * What models compute, and their sizes. Entry point: {@link dev.tandem.model.config.ModelSpec}.
  *
  * <p>Owned by: immutable. Next: {@code weights}.
  */

@@ -2,56 +2,135 @@ package dev.tandem.model.gguf;
 
 import dev.tandem.model.ModelException;
 import dev.tandem.model.config.DataType;
-import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.config.LayerSpec;
+import dev.tandem.model.config.LongRope;
+import dev.tandem.model.config.ModelSpec;
+import dev.tandem.model.config.NormPlacement;
+import dev.tandem.model.config.QkNorm;
+import dev.tandem.model.config.Rope;
 import dev.tandem.model.config.RopeScaling;
 import dev.tandem.model.weights.ElementType;
 import dev.tandem.model.weights.Tensor;
+import java.util.ArrayList;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Set;
 
-/** Reads a model's configuration from GGUF metadata of the {@code llama} architecture. */
+/** Reads what a model computes from GGUF metadata. */
 public final class GgufConfig {
     /** The architectures that are supported. */
-    public static final Set<String> ARCHITECTURES = Set.of("llama");
+    public static final Set<String> ARCHITECTURES = Set.of("llama", "qwen2", "qwen3", "phi3", "olmo2", "smollm3");
+
+    /** SmolLM3's files have no key for it: every fourth layer does not rotate. */
+    private static final int SMOLLM3_INTERVAL = 4;
+
+    /** Keys that would change the computation, without the architecture before them. */
+    private static final List<String> REFUSED = List.of(
+            "expert_count",
+            "attention.scale",
+            "attention.clamp_kqv",
+            "attention.max_alibi_bias",
+            "attention.temperature_scale",
+            "attn_logit_softcapping",
+            "final_logit_softcapping",
+            "logit_scale",
+            "embedding_scale",
+            "residual_scale",
+            "nextn_predict_layers");
+
+    private static final String SHORT_FACTORS = "rope_factors_short.weight";
 
     private GgufConfig() {}
 
-    public static ModelConfig read(GgufFile file) {
+    /**
+     * Reads what the file's model computes.
+     *
+     * @throws ModelException when an entry is missing, impossible, or asks for a computation that is not supported
+     */
+    public static ModelSpec read(GgufFile file) {
         String architecture = file.string("general.architecture", "");
         if (!ARCHITECTURES.contains(architecture)) {
-            throw new ModelException(file.path() + ": GGUF architecture '" + architecture + "' is not supported; "
-                    + String.join(", ", ARCHITECTURES)
-                    + " is. Other families can be served from their Hugging Face directory");
+            throw new ModelException(file.path() + ": GGUF architecture '" + architecture
+                    + "' is not supported; supported are "
+                    + ARCHITECTURES.stream().sorted().toList());
         }
-        int hidden = require(file, "llama.embedding_length");
-        int heads = require(file, "llama.attention.head_count");
-        int headDim = file.smallInteger("llama.attention.key_length", heads > 0 ? hidden / heads : 0);
         Tensor embeddings = file.tensors().get("token_embd.weight");
         if (embeddings == null) {
             throw new ModelException(file.path() + " has no tensor token_embd.weight");
         }
         try {
-            return new ModelConfig(
-                    "llama",
-                    hidden,
-                    require(file, "llama.block_count"),
-                    heads,
-                    file.smallInteger("llama.attention.head_count_kv", heads),
-                    headDim,
-                    require(file, "llama.feed_forward_length"),
-                    embeddings.rows(),
-                    require(file, "llama.context_length"),
-                    file.real("llama.attention.layer_norm_rms_epsilon", 1e-5),
-                    file.real("llama.rope.freq_base", 10_000),
-                    ropeScaling(file),
-                    !file.tensors().containsKey("output.weight"),
-                    file.tensors().containsKey("blk.0.attn_q.bias"),
-                    false,
-                    0,
-                    storage(file.matrixTypes()),
-                    endTokens(file));
+            refuse(file, architecture + ".");
+            ModelSpec spec = spec(file, architecture, embeddings.rows());
+            spec.config(); // checks the sizes
+            return spec;
         } catch (ModelException e) {
             throw new ModelException(file.path() + ": " + e.getMessage());
+        }
+    }
+
+    private static ModelSpec spec(GgufFile file, String architecture, int vocabulary) {
+        String prefix = architecture + ".";
+        int hidden = require(file, prefix + "embedding_length");
+        int heads = require(file, prefix + "attention.head_count");
+        int headDim = file.smallInteger(prefix + "attention.key_length", heads > 0 ? hidden / heads : 0);
+        int values = file.smallInteger(prefix + "attention.value_length", headDim);
+        if (values != headDim) {
+            throw new ModelException(prefix + "attention.value_length is " + values + " and the keys have " + headDim
+                    + " dimensions; different sizes are not supported");
+        }
+        int layers = ModelSpec.requireLayers(require(file, prefix + "block_count"));
+        int context = require(file, prefix + "context_length");
+        int dims = file.smallInteger(prefix + "rope.dimension_count", headDim);
+        double theta = file.real(prefix + "rope.freq_base", 10_000);
+        boolean longRope = file.tensors().containsKey(SHORT_FACTORS);
+        int original =
+                longRope ? file.smallInteger(prefix + "rope.scaling.original_context_length", context) : context;
+        Rope.Rotary rotary = new Rope.Rotary(
+                dims, theta, ropeScaling(file, prefix), longRope ? magnitude(file, prefix, context, original) : 1);
+        QkNorm norm = switch (architecture) {
+            case "qwen3" -> QkNorm.PER_HEAD;
+            case "olmo2" -> QkNorm.WHOLE_ROW;
+            default -> QkNorm.NONE;
+        };
+        int kvHeads = file.smallInteger(prefix + "attention.head_count_kv", heads);
+        boolean bias = file.tensors().containsKey("blk.0.attn_q.bias");
+        NormPlacement norms = architecture.equals("olmo2") ? NormPlacement.AFTER : NormPlacement.BEFORE;
+        int intermediate = require(file, prefix + "feed_forward_length");
+        List<LayerSpec> specs = new ArrayList<>();
+        for (int layer = 0; layer < layers; layer++) {
+            boolean rotates = !architecture.equals("smollm3") || (layer + 1) % SMOLLM3_INTERVAL != 0;
+            Rope rope = rotates ? rotary : new Rope.None();
+            specs.add(new LayerSpec(
+                    new LayerSpec.Attention(heads, kvHeads, headDim, rope, norm, bias), intermediate, norms));
+        }
+        return new ModelSpec(
+                architecture,
+                hidden,
+                vocabulary,
+                Math.min(context, original),
+                file.real(prefix + "attention.layer_norm_rms_epsilon", 1e-5),
+                !file.tensors().containsKey("output.weight"),
+                0,
+                specs,
+                storage(file.matrixTypes()),
+                endTokens(file));
+    }
+
+    private static double magnitude(GgufFile file, String prefix, int context, int original) {
+        double factor = (double) context / Math.max(1, original);
+        return file.real(prefix + "rope.scaling.attn_factor", LongRope.magnitude(factor, original));
+    }
+
+    /** Refuses by name what changes the computation and is not supported; 0 and false mean that it does not. */
+    private static void refuse(GgufFile file, String prefix) {
+        for (String key : REFUSED) {
+            double value = file.has(prefix + key) ? file.real(prefix + key, 0) : 0;
+            if (value != 0) {
+                throw new ModelException(prefix + key + " is " + value + "; models with it are not supported");
+            }
+        }
+        if (file.flag(prefix + "use_parallel_residual", false) || !file.flag(prefix + "attention.causal", true)) {
+            throw new ModelException("use_parallel_residual and attention that is not causal are not supported");
         }
     }
 
@@ -76,14 +155,14 @@ public final class GgufConfig {
         };
     }
 
-    private static RopeScaling ropeScaling(GgufFile file) {
-        Tensor divisors = file.tensors().get("rope_freqs.weight");
+    private static RopeScaling ropeScaling(GgufFile file, String prefix) {
+        Tensor divisors = file.tensors().getOrDefault(SHORT_FACTORS, file.tensors().get("rope_freqs.weight"));
         if (divisors != null) {
             return new RopeScaling.Divisors(divisors.vector());
         }
-        return switch (file.string("llama.rope.scaling.type", "none")) {
+        return switch (file.string(prefix + "rope.scaling.type", "none")) {
             case "none" -> RopeScaling.NONE;
-            case "linear" -> new RopeScaling.Linear(file.real("llama.rope.scaling.factor", 1));
+            case "linear" -> new RopeScaling.Linear(file.real(prefix + "rope.scaling.factor", 1));
             case String other ->
                 throw new ModelException("rope scaling '" + other
                         + "' is not supported; supported are none, linear and frequency divisors");

@@ -6,15 +6,18 @@ import dev.tandem.model.weights.MappedFile;
 import dev.tandem.model.weights.Tensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 
 /** A parsed GGUF v3 file: metadata by key and tensors by the names in the file. It is memory-mapped until closed. */
 public final class GgufFile implements AutoCloseable {
+    private static final String SPLIT_COUNT = "split.count";
     private static final int MAGIC = 0x46554747;
     private static final int VERSION = 3;
     private static final int DEFAULT_ALIGNMENT = 32;
@@ -53,15 +56,54 @@ public final class GgufFile implements AutoCloseable {
         return types;
     }
 
-    /** Maps and parses the file. */
+    /** Maps and parses the file; if it is the first part of a split model, the other parts beside it as well. */
     @SuppressWarnings("MustBeClosedChecker") // the file owns the arena and closes it
     public static GgufFile open(Path path) {
         Arena arena = Arena.ofShared();
         try {
-            return parse(path, arena);
+            GgufFile file = parse(path, arena);
+            file.addParts(arena);
+            return file;
         } catch (RuntimeException e) {
             arena.close();
             throw e;
+        }
+    }
+
+    private void addParts(Arena arena) {
+        int parts = smallInteger(SPLIT_COUNT, 1);
+        if (parts <= 1) {
+            return;
+        }
+        String name = path.getFileName().toString();
+        String first = String.format(Locale.ROOT, "-%05d-of-%05d.gguf", 1, parts);
+        if (smallInteger("split.no", 0) != 0 || !name.endsWith(first)) {
+            throw new ModelException(path + " is part " + (integer("split.no", 0) + 1) + " of " + parts
+                    + " of a split model; give its first part, whose name ends in " + first);
+        }
+        String stem = name.substring(0, name.length() - first.length());
+        for (int part = 1; part < parts; part++) {
+            Path other = path.resolveSibling(
+                    String.format(Locale.ROOT, "%s-%05d-of-%05d.gguf", stem, part + 1, parts));
+            if (!Files.exists(other)) {
+                throw new ModelException(path + " is the first of " + parts + " parts, and " + other
+                        + " is missing; put all parts into one directory");
+            }
+            GgufFile parsed = parse(other, arena);
+            if (parsed.smallInteger(SPLIT_COUNT, 1) != parts || parsed.smallInteger("split.no", 0) != part) {
+                throw new ModelException(other + " is part " + (parsed.integer("split.no", 0) + 1) + " of "
+                        + parsed.integer(SPLIT_COUNT, 1) + "; it must be part " + (part + 1) + " of " + parts);
+            }
+            parsed.tensors.forEach((tensor, data) -> {
+                if (tensors.put(tensor, data) != null) {
+                    throw new ModelException(other + " has the tensor " + tensor + ", which another part has too");
+                }
+            });
+        }
+        int expected = smallInteger("split.tensors.count", tensors.size());
+        if (tensors.size() != expected) {
+            throw new ModelException(path + " and its parts have " + tensors.size() + " tensors; split.tensors.count is "
+                    + expected);
         }
     }
 
@@ -108,11 +150,16 @@ public final class GgufFile implements AutoCloseable {
         for (int i = 0; i < count; i++) {
             String name = reader.string();
             int dimensions = reader.i32();
-            if (dimensions < 1 || dimensions > 2) {
-                throw new ModelException(path + ": tensor " + name + " has " + dimensions + " dimensions, not 1 or 2");
+            if (dimensions < 1 || dimensions > 3) {
+                throw new ModelException(path + ": tensor " + name + " has " + dimensions + " dimensions, not 1 to 3");
             }
             long columns = reader.i64();
-            long rows = dimensions == 2 ? reader.i64() : 1;
+            long rows = dimensions >= 2 ? reader.i64() : 1;
+            long matrices = dimensions == 3 ? reader.i64() : 1; // stacked matrices are one tall matrix
+            if (dimensions == 3) {
+                boolean sane = rows > 0 && rows <= Integer.MAX_VALUE && matrices > 0 && matrices <= Integer.MAX_VALUE;
+                rows = sane ? rows * matrices : 0; // 0 is refused below
+            }
             int type = reader.i32();
             if (!TYPES.containsKey(type)) {
                 throw new ModelException(

@@ -1,61 +1,51 @@
 package dev.tandem.model.weights;
 
-import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.config.ModelSpec;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
+import java.util.Arrays;
 import java.util.SplittableRandom;
 
 /**
- * Seeded random bf16 weights for a configuration, for benchmarks in which only shapes matter. Matrices have variance
+ * Seeded random bf16 weights for a model, for benchmarks in which only shapes matter. Matrices have variance
  * 1/columns, so that activations keep their scale through the layers; norms are near 1.
  */
 public final class DummyWeights implements Weights {
     private static final ValueLayout.OfShort SHORT =
             ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
-    private final ModelConfig config;
+    private final ModelSpec spec;
     private final long seed;
     private final Arena arena = Arena.ofShared();
 
-    public DummyWeights(ModelConfig config, long seed) {
-        this.config = config;
+    public DummyWeights(ModelSpec spec, long seed) {
+        this.spec = spec;
         this.seed = seed;
     }
 
     @Override
     public boolean contains(String name) {
-        return switch (kind(name)) {
-            case "lm_head" -> !config.tiedEmbeddings();
-            case "q_norm", "k_norm" -> config.qkNorm();
-            case "q_proj", "k_proj", "v_proj" -> !name.endsWith(".bias") || config.qkvBias();
-            default -> !name.endsWith(".bias");
-        };
+        Role role = role(name);
+        return name.endsWith(".bias") ? role.hasBias(spec) : role.hasWeight(spec);
     }
 
     @Override
     public Tensor tensor(String name) {
-        int hidden = config.hidden();
-        int queries = config.heads() * config.headDim();
-        int keys = config.kvHeads() * config.headDim();
-        return switch (kind(name)) {
-            case "embed_tokens", "lm_head" -> random(name, config.vocabulary(), hidden);
-            case "q_proj" -> name.endsWith(".bias") ? random(name, 1, queries) : random(name, queries, hidden);
-            case "k_proj", "v_proj" -> name.endsWith(".bias") ? random(name, 1, keys) : random(name, keys, hidden);
-            case "o_proj" -> random(name, hidden, queries);
-            case "gate_proj", "up_proj" -> random(name, config.intermediate(), hidden);
-            case "down_proj" -> random(name, hidden, config.intermediate());
-            case "q_norm", "k_norm" -> random(name, 1, config.headDim());
-            case "input_layernorm", "post_attention_layernorm", "norm" -> random(name, 1, hidden);
-            default -> throw new IllegalArgumentException("there is no dummy tensor " + name);
-        };
+        if (!contains(name)) {
+            throw new IllegalArgumentException("there is no dummy tensor " + name);
+        }
+        Role.Shape shape = role(name).shape(spec);
+        return name.endsWith(".bias") ? random(name, 1, shape.rows()) : random(name, shape.rows(), shape.columns());
     }
 
-    /** {@code model.layers.3.self_attn.q_proj.weight} is of kind {@code q_proj}. */
-    private static String kind(String name) {
-        String[] parts = name.split("\\.");
-        return parts[parts.length - 2];
+    /** {@code model.layers.3.self_attn.q_proj.weight} is a query projection. */
+    private static Role role(String name) {
+        return Arrays.stream(Role.values())
+                .filter(role -> name.startsWith(role.part() + ".") || name.contains("." + role.part() + "."))
+                .findFirst()
+                .orElseThrow(() -> new IllegalArgumentException("there is no dummy tensor " + name));
     }
 
     private Tensor random(String name, int rows, int columns) {

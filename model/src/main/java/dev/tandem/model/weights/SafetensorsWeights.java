@@ -12,6 +12,7 @@ import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Set;
 import java.util.SortedSet;
 import java.util.TreeSet;
 import tools.jackson.core.JacksonException;
@@ -27,7 +28,7 @@ import tools.jackson.databind.ObjectMapper;
  * The tensors of {@code model.safetensors}, or of the shards that {@code model.safetensors.index.json} lists. A file
  * has an 8-byte header length, a JSON header with each tensor's type, shape and byte range, and the data.
  */
-public final class SafetensorsWeights implements Weights {
+public final class SafetensorsWeights implements StoredTensors {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final ValueLayout.OfLong LENGTH = ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
     /** A tensor takes about 100 bytes in the header; the largest models have about 3,000 tensors. */
@@ -35,7 +36,7 @@ public final class SafetensorsWeights implements Weights {
     /** A tensor takes about 100 bytes in the index, too. */
     private static final long MAX_INDEX = 32L << 20;
     /** One more than the dimensions of a supported shape, so that a longer one is recognised. */
-    private static final int MAX_NUMBERS = 3;
+    private static final int MAX_NUMBERS = 4;
 
     private static final JsonFactory HEADERS = JsonFactory.builder()
             .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
@@ -192,11 +193,11 @@ public final class SafetensorsWeights implements Weights {
                         + "'; supported are F32, F16 and BF16");
         };
         long[] shape = entry.shape();
-        if (shape.length < 1 || shape.length > 2) {
+        if (shape.length < 1 || shape.length == MAX_NUMBERS) {
             throw new ModelException(file + ": tensor " + name + " has shape " + Arrays.toString(shape)
-                    + "; vectors and matrices are supported");
+                    + "; tensors of one to three dimensions are supported");
         }
-        long rows = shape.length == 2 ? shape[0] : 1;
+        long rows = rows(shape);
         long columns = shape[shape.length - 1];
         if (rows < 1 || columns < 1 || rows > Integer.MAX_VALUE || columns > Integer.MAX_VALUE) {
             throw new ModelException(file + ": tensor " + name + " has the impossible shape " + Arrays.toString(shape));
@@ -213,6 +214,23 @@ public final class SafetensorsWeights implements Weights {
                     + Arrays.toString(shape) + " of " + type + " needs another number");
         }
         return Tensor.of(name, type, (int) rows, (int) columns, data.asSlice(from, to - from));
+    }
+
+    /** The product of all dimensions but the last: stacked matrices are one tall matrix. 0 if that is impossible. */
+    private static long rows(long[] shape) {
+        long rows = 1;
+        for (int i = 0; i < shape.length - 1; i++) {
+            if (shape[i] < 1 || shape[i] > Integer.MAX_VALUE) {
+                return 0;
+            }
+            rows *= shape[i];
+        }
+        return rows;
+    }
+
+    @Override
+    public Set<String> names() {
+        return Set.copyOf(tensors.keySet());
     }
 
     @Override

@@ -16,6 +16,11 @@ public record Tensor(
         return new Tensor(name, type, rows, columns, data, IntUnaryOperator.identity());
     }
 
+    /** The same tensor with its rows in another order. */
+    public Tensor inOrder(IntUnaryOperator order) {
+        return new Tensor(name, type, rows, columns, data, order);
+    }
+
     /** Byte offset of a row in {@link #data}. */
     public long rowOffset(int row) {
         return rowOrder.applyAsInt(row) * type.bytes(columns);

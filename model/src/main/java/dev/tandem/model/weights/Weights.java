@@ -3,8 +3,8 @@ package dev.tandem.model.weights;
 import dev.tandem.model.ModelException;
 
 /**
- * The tensors of a model, under the names of Hugging Face's Llama ({@code model.layers.0.self_attn.q_proj.weight} …),
- * whatever their names in the file. Closing it unmaps the files; tensors must not be read after that.
+ * The tensors of a model, under the names of {@link Role} ({@code model.layers.0.self_attn.q_proj.weight} …), whatever
+ * their names in the file. Closing it unmaps the files; tensors must not be read after that.
  */
 public interface Weights extends AutoCloseable {
     boolean contains(String name);

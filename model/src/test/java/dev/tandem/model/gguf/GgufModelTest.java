@@ -1,0 +1,191 @@
+package dev.tandem.model.gguf;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.model.Checkpoint;
+import dev.tandem.model.Checkpoint.LoadFormat;
+import dev.tandem.model.ModelException;
+import dev.tandem.model.config.QkNorm;
+import dev.tandem.model.config.Rope;
+import dev.tandem.model.weights.Weights;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.Locale;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** What is read from GGUF files, and what is refused before any weight is read. */
+class GgufModelTest {
+    @TempDir
+    Path folder;
+
+    private Checkpoint open(GgufBuilder builder) throws IOException {
+        return Checkpoint.open(builder.write(folder.resolve("m.gguf")), LoadFormat.AUTO, 0);
+    }
+
+    private void assertRefused(GgufBuilder builder, String message) {
+        assertThatThrownBy(() -> open(builder).close())
+                .isInstanceOf(ModelException.class)
+                .hasMessageContaining(message);
+    }
+
+    private static GgufBuilder withBiases(String architecture) {
+        return GgufBuilder.model(architecture)
+                .tensor("blk.0.attn_q.bias", 8)
+                .tensor("blk.0.attn_k.bias", 4)
+                .tensor("blk.0.attn_v.bias", 4);
+    }
+
+    private static float[] column(Weights weights, String name, int rows) {
+        float[] values = new float[rows];
+        float[] row = new float[8];
+        for (int i = 0; i < rows; i++) {
+            weights.tensor(name).row(i, row, 0);
+            values[i] = row[0] % 1000;
+        }
+        return values;
+    }
+
+    private static float[] bias(Weights weights, String name, int length) {
+        float[] values = weights.vector(name, length);
+        for (int i = 0; i < length; i++) {
+            values[i] %= 1000;
+        }
+        return values;
+    }
+
+    /** Files of the llama architecture hold rotated pairs adjacent, in weights and in biases. */
+    @Test
+    void biasesOfQueriesAndKeysAreReorderedAsTheirRowsAre() throws IOException {
+        try (Checkpoint checkpoint = open(withBiases("llama"))) {
+            Weights weights = checkpoint.weights();
+            assertThat(column(weights, "model.layers.0.self_attn.q_proj.weight", 8))
+                    .containsExactly(0, 16, 8, 24, 32, 48, 40, 56);
+            assertThat(bias(weights, "model.layers.0.self_attn.q_proj.bias", 8)).containsExactly(0, 2, 1, 3, 4, 6, 5, 7);
+            assertThat(bias(weights, "model.layers.0.self_attn.k_proj.bias", 4)).containsExactly(0, 2, 1, 3);
+            assertThat(bias(weights, "model.layers.0.self_attn.v_proj.bias", 4)).containsExactly(0, 1, 2, 3);
+        }
+    }
+
+    @Test
+    void rowsOfQwenStandAsTheyAre() throws IOException {
+        try (Checkpoint checkpoint = open(withBiases("qwen2"))) {
+            assertThat(checkpoint.spec().attention().qkvBias()).isTrue();
+            assertThat(column(checkpoint.weights(), "model.layers.0.self_attn.q_proj.weight", 4))
+                    .containsExactly(0, 8, 16, 24);
+            assertThat(bias(checkpoint.weights(), "model.layers.0.self_attn.k_proj.bias", 4))
+                    .containsExactly(0, 1, 2, 3);
+        }
+        GgufBuilder qwen3 = GgufBuilder.model("qwen3")
+                .tensor("blk.0.attn_q_norm.weight", 4)
+                .tensor("blk.0.attn_k_norm.weight", 4);
+        try (Checkpoint checkpoint = open(qwen3)) {
+            assertThat(checkpoint.spec().attention().qkNorm()).isEqualTo(QkNorm.PER_HEAD);
+        }
+    }
+
+    /** Pairs that do not rotate come last in each half of the model's head. */
+    @Test
+    void readsHowManyDimensionsRotate() throws IOException {
+        GgufBuilder partial = GgufBuilder.model("llama").set("llama.rope.dimension_count", 2);
+        try (Checkpoint checkpoint = open(partial)) {
+            assertThat(checkpoint.spec().rotary().dims()).isEqualTo(2);
+            assertThat(column(checkpoint.weights(), "model.layers.0.self_attn.k_proj.weight", 4))
+                    .containsExactly(0, 16, 8, 24);
+        }
+        assertRefused(
+                GgufBuilder.model("llama").set("llama.rope.dimension_count", 6),
+                "rotation of 6 dimensions of heads of 4 is impossible");
+    }
+
+    @Test
+    void everyFourthLayerOfSmolLm3DoesNotRotate() throws IOException {
+        GgufBuilder file = GgufBuilder.model("smollm3").set("smollm3.block_count", 4);
+        for (int layer = 1; layer < 4; layer++) {
+            String prefix = "blk." + layer + ".";
+            file.tensor(prefix + "attn_norm.weight", 8)
+                    .tensor(prefix + "attn_q.weight", 8, 8)
+                    .tensor(prefix + "attn_k.weight", 8, 4)
+                    .tensor(prefix + "attn_v.weight", 8, 4)
+                    .tensor(prefix + "attn_output.weight", 8, 8)
+                    .tensor(prefix + "ffn_norm.weight", 8)
+                    .tensor(prefix + "ffn_gate.weight", 8, 6)
+                    .tensor(prefix + "ffn_up.weight", 8, 6)
+                    .tensor(prefix + "ffn_down.weight", 6, 8);
+        }
+        try (Checkpoint checkpoint = open(file)) {
+            assertThat(checkpoint.spec().layers().stream().map(layer -> layer.attention().rope() instanceof Rope.None))
+                    .containsExactly(false, false, false, true);
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"expert_count", "attention.scale", "final_logit_softcapping", "logit_scale"})
+    void refusesByNameWhatChangesTheComputation(String key) throws IOException {
+        assertRefused(GgufBuilder.model("llama").set("llama." + key, 8), "llama." + key + " is 8.0; models with it");
+        open(GgufBuilder.model("llama").set("llama." + key, 0)).close();
+    }
+
+    @Test
+    void refusesValuesOfAnotherSizeThanKeys() {
+        assertRefused(
+                GgufBuilder.model("llama").set("llama.attention.value_length", 2),
+                "attention.value_length is 2 and the keys have 4 dimensions");
+    }
+
+    @Test
+    void missingAndUnreadTensorsAreNamedAtOnce() {
+        assertRefused(
+                GgufBuilder.model("llama").without("blk.0.ffn_down.weight"), "has no tensor blk.0.ffn_down.weight");
+        assertRefused(
+                GgufBuilder.model("llama").tensor("blk.0.attn_output.bias", 8),
+                "the tensor blk.0.attn_output.bias is not supported in models of the family llama");
+        assertRefused(
+                GgufBuilder.model("llama").without("blk.0.attn_q.weight").tensor("blk.0.attn_q.weight", 8, 6),
+                "has shape [6, 8] but the configuration needs [8, 8]");
+    }
+
+    /** Stacked matrices are one tall matrix; what would read them does not exist yet, so they are refused by name. */
+    @Test
+    void tensorsOfThreeDimensionsAreRead() throws IOException {
+        GgufBuilder stacked = GgufBuilder.model("llama").tensor("other.weight", 8, 3, 2);
+        try (GgufFile file = GgufFile.open(stacked.write(folder.resolve("m.gguf")))) {
+            assertThat(file.tensors().get("other.weight").rows()).isEqualTo(6);
+        }
+        assertRefused(
+                GgufBuilder.model("llama").tensor("blk.0.ffn_gate_exps.weight", 8, 6, 2),
+                "the tensor blk.0.ffn_gate_exps.weight is not supported");
+        assertRefused(GgufBuilder.model("llama").tensor("t", 1, 1, 1, 1), "has 4 dimensions, not 1 to 3");
+    }
+
+    private Path part(int number, GgufBuilder builder) throws IOException {
+        return builder.set("split.count", 2)
+                .set("split.no", number - 1)
+                .set("split.tensors.count", 11)
+                .write(folder.resolve(String.format(Locale.ROOT, "m-%05d-of-00002.gguf", number)));
+    }
+
+    @Test
+    void partsOfASplitModelAreJoined() throws IOException {
+        String moved = "blk.0.ffn_down.weight";
+        Path first = part(1, GgufBuilder.model("llama").without(moved));
+        assertThatThrownBy(() -> Checkpoint.open(first, LoadFormat.AUTO, 0))
+                .hasMessageContaining("m-00002-of-00002.gguf is missing; put all parts into one directory");
+        Path second = part(2, new GgufBuilder().tensor(moved, 6, 8));
+        try (Checkpoint checkpoint = Checkpoint.open(first, LoadFormat.AUTO, 0)) {
+            assertThat(checkpoint.weights().tensor("model.layers.0.mlp.down_proj.weight").rows())
+                    .isEqualTo(8);
+        }
+        assertThatThrownBy(() -> Checkpoint.open(second, LoadFormat.AUTO, 0))
+                .hasMessageContaining("is part 2 of 2 of a split model; give its first part");
+        part(2, new GgufBuilder().tensor(moved, 6, 8).tensor("more", 8));
+        assertThatThrownBy(() -> Checkpoint.open(first, LoadFormat.AUTO, 0))
+                .hasMessageContaining("have 12 tensors; split.tensors.count is 11");
+        part(2, new GgufBuilder().tensor(moved, 6, 8).tensor("output_norm.weight", 8));
+        assertThatThrownBy(() -> Checkpoint.open(first, LoadFormat.AUTO, 0))
+                .hasMessageContaining("has the tensor output_norm.weight, which another part has too");
+    }
+}
