@@ -23,6 +23,8 @@ import picocli.CommandLine.Command;
             PullCommand.class,
             ListCommand.class,
             RemoveCommand.class,
+            PsCommand.class,
+            TopCommand.class,
             CommandLine.HelpCommand.class
         },
         description = "Serves large language models on a GPU, with part of the KV cache and its attention on the CPU.",
@@ -31,6 +33,7 @@ import picocli.CommandLine.Command;
             "  tandem serve                      the default model on 127.0.0.1:8000, OpenAI-compatible",
             "  tandem serve ORG/MODEL:Q4_K_M     a model of the hub, downloaded at the first use",
             "  tandem list                       the models on this machine, and short names of others",
+            "  tandem top                        both tiers of a running server, live",
             "  tandem generate --prompt 'Hi'     one answer in the terminal",
             "  tandem bench throughput           how fast this machine is",
             "  tandem profile                    the measurements that predictions use, taken again",

@@ -1,12 +1,16 @@
 package dev.tandem.app;
 
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.model.config.GenerationDefaults;
 import dev.tandem.server.TandemServer;
 import dev.tandem.server.http.AccessLog;
 import dev.tandem.server.http.Tls;
+import dev.tandem.server.metrics.EngineHistory;
 import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.ApiKeys;
 import dev.tandem.server.openai.ServedModel;
+import dev.tandem.server.page.Page;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
 import java.time.Duration;
@@ -75,7 +79,13 @@ final class ServeCommand implements Callable<Integer> {
         AccessLog requests = listen.logRequests ? Logging.accessLog() : AccessLog.OFF;
         // listens first, so that a taken port is reported before the model is loaded
         TandemServer server = new TandemServer(
-                listen.host, listen.port, http.limits(), http.origins(isLoopback(listen.host)), tls, requests);
+                listen.host,
+                listen.port,
+                http.limits(),
+                http.origins(isLoopback(listen.host)),
+                tls,
+                listen.ui ? Optional.of(Page.load()) : Optional.empty(),
+                requests);
         StartLog log = new StartLog(System.err, listen.logLevel == LogLevel.DEBUG);
         try {
             warningOfOpenPort(listen.host, !keys.isEmpty()).ifPresent(System.err::println);
@@ -103,10 +113,15 @@ final class ServeCommand implements Callable<Integer> {
     private void serve(
             TandemServer server, EngineAssembly assembly, DeferredListener listener, String name, ApiKeys keys) {
         ServerMetrics metrics = new ServerMetrics(name);
-        listener.attach(assembly.ideal().map(metrics::and).orElse(metrics));
+        EngineHistory history =
+                new EngineHistory(Clock.system(), options.strategy.chosen().flag());
+        EngineListener both = metrics.and(history);
+        listener.attach(assembly.ideal().map(both::and).orElse(both));
         assembly.cost().ifPresent(metrics::watch);
         assembly.guard().ifPresent(metrics::watch);
+        assembly.guard().ifPresent(history::watch);
         assembly.ideal().ifPresent(ideal -> metrics.watchIdeal(ideal::ratio));
+        assembly.ideal().ifPresent(ideal -> history.watchIdeal(ideal::ratio));
         ServedModel shown = new ServedModel(
                 name,
                 assembly.engine(),
@@ -116,7 +131,7 @@ final class ServeCommand implements Callable<Integer> {
                 assembly.grammars(),
                 listen.cacheSaltFrom);
         ServedModel model = listen.toolCallParser.map(shown::withCalls).orElse(shown);
-        server.serve(keys, model, assembly.decisions(), metrics);
+        server.serve(keys, model, assembly.decisions(), metrics, history);
     }
 
     /** Warns when other machines can use the model and read the metrics without a key. */
@@ -151,14 +166,15 @@ final class ServeCommand implements Callable<Integer> {
         serving.log().row("address", address(listen.host, port) + " serves " + serving.name());
         System.out.print(serving.log().summary());
         System.out.println();
-        System.out.println("Try it:");
+        if (listen.ui) {
+            System.out.println("Open " + address(reachable(listen.host), port) + "/ in a browser, or try it here:");
+        } else {
+            System.out.println("Try it:");
+        }
         if (serving.needsKey() && !listen.hasKeyOfEnvironment()) {
             System.out.println("export TANDEM_API_KEY=...  # a key of this server");
         }
-        // a server on all addresses is reached at the loopback address
-        String host = listen.host;
-        String reachable = host.equals("0.0.0.0") ? "127.0.0.1" : host.equals("::") ? "::1" : host;
-        System.out.println("curl " + address(reachable, port)
+        System.out.println("curl " + address(reachable(listen.host), port)
                 + "/v1/chat/completions -H 'Content-Type: application/json'"
                 + (serving.needsKey() ? " -H \"Authorization: Bearer $TANDEM_API_KEY\"" : "")
                 + http.curlCertificate()
@@ -171,6 +187,11 @@ final class ServeCommand implements Callable<Integer> {
                 + "'");
         System.out.println();
         System.out.flush();
+    }
+
+    /** A server on all addresses is reached at the loopback address. */
+    private static String reachable(String host) {
+        return host.equals("0.0.0.0") ? "127.0.0.1" : host.equals("::") ? "::1" : host;
     }
 
     private String address(String host, int port) {

@@ -37,8 +37,9 @@ final class ServerOptions {
             names = "--api-key",
             paramLabel = "KEY",
             defaultValue = "${env:TANDEM_API_KEY}",
-            description = "Key that clients must send, except to /health, /ping and /metrics."
-                    + " Default: the variable TANDEM_API_KEY; without it no key is needed.")
+            description =
+                    "Key that clients must send, except to /health, /ping and /metrics. The page at / asks for it."
+                            + " Default: the variable TANDEM_API_KEY; without it no key is needed.")
     Optional<String> apiKey = Optional.empty();
 
     @Option(
@@ -70,6 +71,15 @@ final class ServerOptions {
             description = "How the model writes tool calls: hermes, llama3_json, mistral, gemma or harmony."
                     + " Default: what its chat template shows.")
     Optional<ToolCallFormat> toolCallParser = Optional.empty();
+
+    @Option(
+            names = "--ui",
+            negatable = true,
+            defaultValue = "true",
+            fallbackValue = "true",
+            description =
+                    "Serve the web page at /, with a chat and a live view of the engine. Default: ${DEFAULT-VALUE}.")
+    boolean ui = true;
 
     @Option(
             names = "--log-level",

@@ -20,6 +20,7 @@ import dev.tandem.server.TandemServer;
 import dev.tandem.server.http.AccessLog;
 import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.http.OriginPolicy;
+import dev.tandem.server.metrics.EngineHistory;
 import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.ApiKeys;
 import dev.tandem.server.openai.CacheSaltFrom;
@@ -59,7 +60,13 @@ final class FailingServer {
     static TandemServer listen() {
         HttpLimits limits = new HttpLimits(1 << 20, 1 << 14, 1 << 24, 64, MINUTE, MINUTE, MINUTE, MINUTE);
         return new TandemServer(
-                "127.0.0.1", 0, limits, new OriginPolicy(true, List.of(), List.of()), Optional.empty(), AccessLog.OFF);
+                "127.0.0.1",
+                0,
+                limits,
+                new OriginPolicy(true, List.of(), List.of()),
+                Optional.empty(),
+                Optional.empty(),
+                AccessLog.OFF);
     }
 
     public static void main(String[] args) throws InterruptedException {
@@ -87,7 +94,8 @@ final class FailingServer {
                         GrammarCompiler.unavailable("no grammars"),
                         CacheSaltFrom.NONE),
                 new DecisionLog(10),
-                metrics);
+                metrics,
+                new EngineHistory(Clock.system(), "gpu-only"));
         ServerLifetime lifetime = new ServerLifetime(server, engine, engine, Duration.ofMinutes(10), System.err);
         lifetime.handleSignals();
         System.out.println("on http://127.0.0.1:" + server.port());

@@ -107,6 +107,8 @@ class StrategyServeTest {
             // the first token comes from the prompt, which the GPU computes
             assertThat(asked.at("/usage/completion_tokens_details/host_tokens").asInt())
                     .isEqualTo(9);
+            assertThat(hostTokensOfChunks(server)).startsWith(0).endsWith(9).isSorted();
+            assertThat(hostTokensOfChunks(server).stream().distinct().count()).isGreaterThan(5);
             while (server.metric("tandem:shadow_verification_logprob_difference_count") == 0) {
                 Thread.onSpinWait();
             }
@@ -114,8 +116,23 @@ class StrategyServeTest {
                     .isLessThan(1e-3);
             assertThat(server.metric("vllm:e2e_request_latency_seconds_count"))
                     .as("requests without those of verification")
-                    .isEqualTo(2);
+                    .isEqualTo(4);
         }
+    }
+
+    /** The host tokens so far, of each chunk with text. */
+    private static List<Integer> hostTokensOfChunks(LocalServer server) throws Exception {
+        String stream = server.post(
+                        "/v1/completions",
+                        TEN_TOKENS + ", \"host_usage\": true, \"stream\": true,"
+                                + " \"stream_options\": {\"continuous_usage_stats\": true}}")
+                .body();
+        return stream.lines()
+                .filter(line -> line.startsWith("data: {"))
+                .map(line -> JSON.readTree(line.substring("data: ".length())))
+                .map(chunk ->
+                        chunk.at("/usage/completion_tokens_details/host_tokens").asInt(-1))
+                .toList();
     }
 
     @ParameterizedTest
@@ -146,6 +163,14 @@ class StrategyServeTest {
             assertThat(server.get("/metrics").body())
                     .contains("tandem:prediction_error{")
                     .contains("tandem:host_decode_tokens");
+            JsonNode engine = JSON.readTree(server.get("/tandem/engine").body());
+            assertThat(engine.at("/strategy/name").asString()).isEqualTo(strategy);
+            assertThat(engine.at("/strategy/guarded").asBoolean()).isFalse();
+            JsonNode hostSteps = engine.get("steps");
+            assertThat(hostSteps.valueStream().filter(step -> step.get("host").asInt() > 0))
+                    .as("the CPU's time is measured in steps that decode on the host")
+                    .isNotEmpty()
+                    .anyMatch(step -> step.get("cpu_attention_ms").asDouble() > 0);
         }
     }
 
@@ -161,6 +186,12 @@ class StrategyServeTest {
                     .containsPattern("tandem:guard_losses_total\\{[^}]*} 0.0")
                     .doesNotContain("tandem:measured_gain{")
                     .doesNotContain("tandem:ideal_gain{");
+            JsonNode strategy =
+                    JSON.readTree(server.get("/tandem/engine").body()).get("strategy");
+            assertThat(strategy.get("guarded").asBoolean()).isTrue();
+            assertThat(strategy.get("offloading").asBoolean()).isFalse();
+            assertThat(strategy.get("reason").asString()).isNotEmpty();
+            assertThat(strategy.at("/phases/0/phase").asString()).isEqualTo("measure");
             assertThatLatencyTargetsAreChecked(server);
         }
     }

@@ -8,6 +8,7 @@ import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.Usage;
+import dev.tandem.engine.step.StepTimes;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 
@@ -19,11 +20,11 @@ class RecorderTest {
 
     /** A request of ten prompt tokens, of which eight were computed twice, and three output tokens. */
     private void serve() {
-        recorder.step(new StepRecord(0, new StepRecord.Tokens(8, 0, 0), 0, 0, 0, 0));
-        recorder.step(new StepRecord(1, new StepRecord.Tokens(10, 0, 0), 0, 0, 0, 0));
+        recorder.step(new StepRecord(0, new StepRecord.Tokens(8, 0, 0), 0, 0, 0, 0, StepTimes.NONE));
+        recorder.step(new StepRecord(1, new StepRecord.Tokens(10, 0, 0), 0, 0, 0, 0, StepTimes.NONE));
         recorder.firstToken(REQUEST, 5_000_000);
         for (int i = 0; i < 2; i++) {
-            recorder.step(new StepRecord(2 + i, new StepRecord.Tokens(0, 1, i), 0, 0, 0, 0));
+            recorder.step(new StepRecord(2 + i, new StepRecord.Tokens(0, 1, i), 0, 0, 0, 0, StepTimes.NONE));
             recorder.nextToken(REQUEST, 2_000_000 + i * 2_000_000L);
         }
         recorder.finished(REQUEST, FinishReason.LENGTH, new Usage(10, 3, 1_000_000, 5_000_000, 11_000_000, 1, 1, 0));

@@ -6,12 +6,15 @@ import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.http.HttpServer;
 import dev.tandem.server.http.OriginPolicy;
 import dev.tandem.server.http.Tls;
+import dev.tandem.server.metrics.EngineHistory;
 import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.ApiErrors;
 import dev.tandem.server.openai.ApiKeys;
 import dev.tandem.server.openai.OpenAiApi;
 import dev.tandem.server.openai.ServedModel;
 import dev.tandem.server.openai.TokenizerPool;
+import dev.tandem.server.page.Page;
+import dev.tandem.server.page.PageRouter;
 import java.time.Duration;
 import java.time.InstantSource;
 import java.util.Optional;
@@ -31,12 +34,20 @@ public final class TandemServer implements AutoCloseable {
      * Starts to listen; requests are answered with 503 until {@link #serve}.
      *
      * @param tls empty for plain HTTP
+     * @param page what is served at {@code /}; empty for nothing
      * @param log gets every request when it ends
      * @throws dev.tandem.server.http.ListenException when it cannot listen on this address and port
      */
     public TandemServer(
-            String host, int port, HttpLimits limits, OriginPolicy origins, Optional<Tls> tls, AccessLog log) {
-        this.http = new HttpServer(host, port, limits, origins, tls, router, ApiErrors::body, log);
+            String host,
+            int port,
+            HttpLimits limits,
+            OriginPolicy origins,
+            Optional<Tls> tls,
+            Optional<Page> page,
+            AccessLog log) {
+        this.http =
+                new HttpServer(host, port, limits, origins, tls, new PageRouter(page, router), ApiErrors::body, log);
     }
 
     /**
@@ -45,15 +56,18 @@ public final class TandemServer implements AutoCloseable {
      * @param keys of which clients must send one
      * @param decisions the scheduler's last decisions, shown by /debug/steps
      * @param metrics already listening to the engine
+     * @param history already listening to the engine
      */
-    public void serve(ApiKeys keys, ServedModel model, DecisionLog decisions, ServerMetrics metrics) {
+    public void serve(
+            ApiKeys keys, ServedModel model, DecisionLog decisions, ServerMetrics metrics, EngineHistory history) {
         metrics.watch(
                 model.engine()::stats,
                 model.engine()::waiting,
                 model.engine().limits().blockTokens());
         TokenizerPool pool = TokenizerPool.of(model.engine().config().maxQueuedRequests());
         tokenizers = Optional.of(pool);
-        router.loaded(new OpenAiApi(model, pool, decisions, metrics, keys, Version.text(), InstantSource.system()));
+        router.loaded(
+                new OpenAiApi(model, pool, decisions, metrics, history, keys, Version.text(), InstantSource.system()));
     }
 
     public int port() {

@@ -15,10 +15,12 @@ import dev.tandem.server.http.AccessLog;
 import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.http.OriginPolicy;
 import dev.tandem.server.http.Tls;
+import dev.tandem.server.metrics.EngineHistory;
 import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.ApiKeys;
 import dev.tandem.server.openai.CacheSaltFrom;
 import dev.tandem.server.openai.ServedModel;
+import dev.tandem.server.page.Page;
 import dev.tandem.text.ChatTemplate;
 import java.io.IOException;
 import java.time.Duration;
@@ -66,12 +68,33 @@ final class RunningServer implements AutoCloseable {
     }
 
     RunningServer(HttpLimits limits, OriginPolicy origins, Optional<Tls> tls, ApiKeys keys, AccessLog log) {
-        this(limits, origins, tls, keys, log, PrefixCacheOptions.OFF, CacheSaltFrom.NONE);
+        this(limits, origins, tls, keys, log, PrefixCacheOptions.OFF, CacheSaltFrom.NONE, Optional.of(Page.load()));
     }
 
     /** A server with a prefix cache; {@link ContentExecutor#prompt} must name each prompt. */
     RunningServer(CacheSaltFrom salts) {
-        this(LIMITS, ORIGINS, Optional.empty(), ApiKeys.NONE, AccessLog.OFF, PrefixCacheOptions.on(1), salts);
+        this(
+                LIMITS,
+                ORIGINS,
+                Optional.empty(),
+                ApiKeys.NONE,
+                AccessLog.OFF,
+                PrefixCacheOptions.on(1),
+                salts,
+                Optional.of(Page.load()));
+    }
+
+    /** A server that was started with --no-ui. */
+    static RunningServer withoutPage() {
+        return new RunningServer(
+                LIMITS,
+                ORIGINS,
+                Optional.empty(),
+                ApiKeys.NONE,
+                AccessLog.OFF,
+                PrefixCacheOptions.OFF,
+                CacheSaltFrom.NONE,
+                Optional.empty());
     }
 
     private RunningServer(
@@ -81,17 +104,19 @@ final class RunningServer implements AutoCloseable {
             ApiKeys keys,
             AccessLog log,
             PrefixCacheOptions prefixCache,
-            CacheSaltFrom salts) {
+            CacheSaltFrom salts,
+            Optional<Page> page) {
         Budget budget = new Budget(256, 8, 256);
         ServerMetrics metrics = new ServerMetrics("fake");
+        EngineHistory history = new EngineHistory(Clock.system(), "gpu-only");
         engine = new Engine(
                         new EngineConfig(budget, Set.of(), CONTEXT, QUEUE, 1).withPrefixCache(prefixCache),
                         PolicyScheduler.of(new GpuOnly(budget, Preemption.RECOMPUTE)),
                         executor,
                         Clock.system(),
-                        metrics)
+                        metrics.and(history))
                 .start();
-        server = new TandemServer("127.0.0.1", 0, limits, origins, tls, log);
+        server = new TandemServer("127.0.0.1", 0, limits, origins, tls, page, log);
         ServedModel model = new ServedModel(
                 "fake",
                 engine,
@@ -100,7 +125,7 @@ final class RunningServer implements AutoCloseable {
                 ServedModel.SamplingDefaults.NEUTRAL,
                 grammars,
                 salts);
-        server.serve(keys, model, new DecisionLog(16), metrics);
+        server.serve(keys, model, new DecisionLog(16), metrics, history);
     }
 
     int port() {

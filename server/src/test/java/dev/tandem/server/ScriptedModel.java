@@ -19,6 +19,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Queue;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.UnaryOperator;
 
 /**
@@ -58,6 +59,8 @@ final class ScriptedModel implements Tokenizer, Executor {
     private final Queue<StepPlan> plans = new ArrayDeque<>();
     private final Map<Long, List<Integer>> prompts = new HashMap<>();
     private final Map<Long, int[]> answers = new HashMap<>();
+    /** How long a step takes; a browser needs time to stop an answer. */
+    volatile long stepNanos;
     /** All prompts so far. */
     final List<String> seen = new CopyOnWriteArrayList<>();
 
@@ -124,6 +127,9 @@ final class ScriptedModel implements Tokenizer, Executor {
     @Override
     public StepResult poll() {
         StepPlan plan = plans.remove();
+        if (stepNanos > 0) {
+            LockSupport.parkNanos(stepNanos);
+        }
         List<StepResult.Sampled> sampled = new ArrayList<>();
         plan.subBatches().forEach(batch -> batch.chunks().forEach(chunk -> compute(chunk, sampled)));
         return new StepResult(plan.step(), sampled, List.of(), List.of(), StepTimes.NONE);

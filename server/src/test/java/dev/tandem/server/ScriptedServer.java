@@ -9,10 +9,12 @@ import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.server.http.AccessLog;
+import dev.tandem.server.metrics.EngineHistory;
 import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.ApiKeys;
 import dev.tandem.server.openai.CacheSaltFrom;
 import dev.tandem.server.openai.ServedModel;
+import dev.tandem.server.page.Page;
 import dev.tandem.text.ChatTemplate;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -36,15 +38,22 @@ final class ScriptedServer implements AutoCloseable {
         scripted = new ScriptedModel(script);
         Budget budget = new Budget(256, 8, 256);
         ServerMetrics metrics = new ServerMetrics("scripted");
+        EngineHistory history = new EngineHistory(Clock.system(), "gpu-only");
         engine = new Engine(
                         new EngineConfig(budget, Set.of(ScriptedModel.END), ScriptedModel.CONTEXT, 8, 1),
                         PolicyScheduler.of(new GpuOnly(budget, Preemption.RECOMPUTE)),
                         scripted,
                         Clock.system(),
-                        metrics)
+                        metrics.and(history))
                 .start();
         server = new TandemServer(
-                "127.0.0.1", 0, RunningServer.LIMITS, RunningServer.ORIGINS, Optional.empty(), AccessLog.OFF);
+                "127.0.0.1",
+                0,
+                RunningServer.LIMITS,
+                RunningServer.ORIGINS,
+                Optional.empty(),
+                Optional.of(Page.load()),
+                AccessLog.OFF);
         ServedModel model = new ServedModel(
                 "scripted",
                 engine,
@@ -53,7 +62,7 @@ final class ScriptedServer implements AutoCloseable {
                 ServedModel.SamplingDefaults.NEUTRAL,
                 grammars,
                 CacheSaltFrom.NONE);
-        server.serve(ApiKeys.NONE, model, new DecisionLog(16), metrics);
+        server.serve(ApiKeys.NONE, model, new DecisionLog(16), metrics, history);
     }
 
     int port() {

@@ -6,6 +6,7 @@ import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.EngineStats;
+import dev.tandem.engine.observe.RequestSnapshot;
 import dev.tandem.engine.queue.AdmissionQueue;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
@@ -19,7 +20,9 @@ import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 
@@ -119,6 +122,25 @@ public final class Engine implements AutoCloseable {
     /** Requests that have not started now, and those whose KV was dropped by the last step. */
     public int waiting() {
         return arrivals.waiting() + loop.stats().requests().dropped();
+    }
+
+    /**
+     * The live requests after the next turn, or of the last tenth of a second. After {@code limit}, as during a long
+     * step, the last known ones. Not for the engine thread, which it waits for.
+     */
+    public RequestSnapshot requests(Duration limit) throws InterruptedException {
+        if (health.get() instanceof Health.Dead) {
+            return loop.snapshots().last();
+        }
+        CompletableFuture<RequestSnapshot> asked = loop.snapshots().ask().toCompletableFuture();
+        LockSupport.unpark(thread);
+        try {
+            return asked.get(limit.toNanos(), TimeUnit.NANOSECONDS);
+        } catch (TimeoutException e) {
+            return loop.snapshots().last();
+        } catch (ExecutionException e) {
+            throw new IllegalStateException("a snapshot of the requests is never failed", e);
+        }
     }
 
     /** Whether the engine serves requests now. */

@@ -42,6 +42,7 @@ public final class EngineLoop {
     private final StepPipeline pipeline;
     private final LiveRequests requests;
     private final OutputProcessor output;
+    private final SnapshotRequests snapshots;
     private String hostLost = "";
     private int emptyPlans;
     private volatile EngineStats stats;
@@ -73,6 +74,7 @@ public final class EngineLoop {
         this.pipeline = new StepPipeline(executor, clock, state, committer);
         this.requests = new LiveRequests(config, arrivals, clock, this.listener, committer, pipeline);
         this.output = requests.output();
+        this.snapshots = new SnapshotRequests(clock);
         this.stats = snapshot();
     }
 
@@ -94,6 +96,7 @@ public final class EngineLoop {
             emit(commit());
         }
         stats = snapshot();
+        snapshots.answer(state);
         return computes;
     }
 
@@ -177,11 +180,17 @@ public final class EngineLoop {
         requests.failAll(message);
         pipeline.clear();
         stats = snapshot();
+        snapshots.answer(state);
     }
 
     /** Queues and pools after the last step. Any thread. */
     public EngineStats stats() {
         return stats;
+    }
+
+    /** Passes the live requests to threads that ask. Any thread. */
+    SnapshotRequests snapshots() {
+        return snapshots;
     }
 
     /** Checks that no block is lost, shared or leaked; for tests and idle moments. */

@@ -4,6 +4,7 @@ import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
+import dev.tandem.engine.step.StepTimes;
 import dev.tandem.engine.step.SubBatch;
 
 /**
@@ -15,8 +16,10 @@ import dev.tandem.engine.step.SubBatch;
  * @param startedNanos when planning began, by the engine's clock
  * @param planNanos time that planning took
  * @param executeNanos from the submit, or from the result before if that came later, to the result
+ * @param times where the time of the step went, as far as the executor measures it
  */
-public record StepRecord(long step, Tokens tokens, int swaps, long startedNanos, long planNanos, long executeNanos) {
+public record StepRecord(
+        long step, Tokens tokens, int swaps, long startedNanos, long planNanos, long executeNanos, StepTimes times) {
     /**
      * Tokens that a step computed.
      *
@@ -50,6 +53,12 @@ public record StepRecord(long step, Tokens tokens, int swaps, long startedNanos,
     public static StepRecord of(
             StepPlan plan, StepResult result, long startedNanos, long planNanos, long executeNanos) {
         return new StepRecord(
-                plan.step(), Tokens.of(plan, result), plan.swaps().size(), startedNanos, planNanos, executeNanos);
+                plan.step(),
+                Tokens.of(plan, result),
+                plan.swaps().size(),
+                startedNanos,
+                planNanos,
+                executeNanos,
+                result.times());
     }
 }

@@ -7,6 +7,7 @@ import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.observe.EngineListener;
+import dev.tandem.engine.observe.RequestSnapshot;
 import dev.tandem.engine.queue.AdmissionQueue;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
@@ -28,6 +29,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.Queue;
 import java.util.Set;
+import java.util.concurrent.CompletionStage;
 import org.junit.jupiter.api.Test;
 
 /** The order of submits, polls and events to clients. */
@@ -187,6 +189,56 @@ class EngineLoopTest {
         run();
         assertThat(events).endsWith("a token", "a finished STOP", "poll 1");
         assertThat(loop.stats().gpu().used()).isZero();
+    }
+
+    private RequestSnapshot asked(CompletionStage<RequestSnapshot> snapshot) {
+        return snapshot.toCompletableFuture().getNow(RequestSnapshot.empty(-1));
+    }
+
+    @Test
+    void theNextTurnPassesTheLiveRequestsToThoseWhoAsk() {
+        submit("a", greedy(9).build());
+        for (int i = 0; i < 4; i++) {
+            submit("b" + i, greedy(61).build()); // of a GPU pool of 8 blocks, each takes four in the end
+        }
+        CompletionStage<RequestSnapshot> snapshot = loop.snapshots().ask();
+        CompletionStage<RequestSnapshot> other = loop.snapshots().ask();
+        assertThat(asked(snapshot).nanos()).isEqualTo(-1);
+        clock.advance(1_000_000);
+        loop.step();
+        assertThat(asked(snapshot)).isSameAs(asked(other));
+        assertThat(asked(snapshot).live()).isEqualTo(5);
+        RequestSnapshot.Entry first = asked(snapshot).requests().getFirst();
+        assertThat(first.id()).isEqualTo("a");
+        assertThat(first.standing()).isEqualTo(RequestSnapshot.Standing.GPU);
+        assertThat(first.tokens()).isEqualTo(new RequestSnapshot.Tokens(3, 1, 3, 0, 12));
+        assertThat(first.blocks()).isEqualTo(1);
+        assertThat(first.times()).isEqualTo(new RequestSnapshot.Times(1_000_000, 1_000_000, 0));
+    }
+
+    @Test
+    void aSnapshotServesForATenthOfASecond() {
+        submit("a", greedy(9).build());
+        CompletionStage<RequestSnapshot> first = loop.snapshots().ask();
+        loop.step();
+        clock.advance(SnapshotRequests.MAX_AGE_NANOS - 1);
+        assertThat(asked(loop.snapshots().ask())).isSameAs(asked(first));
+        clock.advance(1);
+        CompletionStage<RequestSnapshot> second = loop.snapshots().ask();
+        assertThat(asked(second).nanos()).isEqualTo(-1);
+        run();
+        assertThat(asked(second)).isNotSameAs(asked(first));
+        CompletionStage<RequestSnapshot> none = loop.snapshots().ask();
+        assertThat(asked(none)).isSameAs(asked(second));
+    }
+
+    @Test
+    void thoseWhoAskAreAnsweredWhenTheEngineEnds() {
+        submit("a", greedy(9).build());
+        CompletionStage<RequestSnapshot> snapshot = loop.snapshots().ask();
+        loop.failAll("the end");
+        assertThat(asked(snapshot).live()).isZero();
+        assertThat(asked(snapshot).nanos()).isZero();
     }
 
     @Test

@@ -200,7 +200,7 @@ public final class Exchange {
         if (!answer.contentType().isEmpty()) {
             headers.set(HttpHeaderNames.CONTENT_TYPE, answer.contentType());
         }
-        if (answer.status() != 204) {
+        if (answer.status() != 204 && answer.status() != 304) {
             headers.setInt(HttpHeaderNames.CONTENT_LENGTH, answer.content().length);
         }
         addHeaders(headers);

@@ -48,7 +48,7 @@ public final class OriginPolicy {
             return Optional.of("the Host header names '" + Printable.of(host)
                     + "', which is not this server; use localhost or its address, or start it with --allowed-hosts");
         }
-        if (head.has("origin") && !isAllowedOrigin(head.header("origin"))) {
+        if (head.has("origin") && !isAllowedOrigin(head.header("origin")) && !isOwnPage(head)) {
             return Optional.of("web pages of '" + Printable.of(head.header("origin"))
                     + "' may not use this server; start it with --allowed-origins to allow them");
         }
@@ -62,6 +62,16 @@ public final class OriginPolicy {
 
     private boolean isAllowedOrigin(String origin) {
         return allowedOrigins.contains(ANY) || allowedOrigins.contains(origin);
+    }
+
+    /**
+     * Whether the request comes from a page of this server. A name that is neither localhost, an address nor allowed
+     * may be one that DNS rebinding redirects, so pages under such a name are not this server's.
+     */
+    private boolean isOwnPage(RequestHead head) {
+        String host = head.header("host").toLowerCase(Locale.ROOT);
+        String origin = head.header("origin");
+        return isAllowedHost(host) && (origin.equals("http://" + host) || origin.equals("https://" + host));
     }
 
     /** The CORS headers that let a page in the browser read the answer. */

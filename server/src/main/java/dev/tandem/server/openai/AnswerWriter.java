@@ -241,11 +241,11 @@ final class AnswerWriter {
             return List.of();
         }
         completionTokens++;
+        hostTokens += token.fromHost() ? 1 : 0;
         return choice.accept(token);
     }
 
     private List<AnswerPart> finish(AnswerChoice choice, TokenEvent.Finished finished) {
-        hostTokens += finished.usage().hostTokens();
         cachedTokens += choice.cachedTokens(finished);
         running--;
         return choice.finish(

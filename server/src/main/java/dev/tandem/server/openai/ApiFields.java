@@ -268,7 +268,8 @@ final class ApiFields {
                 .honours(
                         "host_usage",
                         FieldType.BOOLEAN,
-                        "whether usage says how many tokens were decoded on the host; Tandem's own")
+                        "whether usage says how many tokens were decoded on the host, with continuous_usage_stats in"
+                                + " each chunk; Tandem's own")
                 .honours(
                         "temperature",
                         FieldType.NUMBER,

@@ -7,6 +7,7 @@ import dev.tandem.server.http.Printable;
 import dev.tandem.server.http.RequestHead;
 import dev.tandem.server.http.Response;
 import dev.tandem.server.http.Router;
+import dev.tandem.server.metrics.EngineHistory;
 import dev.tandem.server.metrics.ServerMetrics;
 import java.time.InstantSource;
 import java.util.List;
@@ -38,6 +39,7 @@ public final class OpenAiApi implements Router {
             TokenizerPool pool,
             DecisionLog decisions,
             ServerMetrics metrics,
+            EngineHistory history,
             ApiKeys keys,
             String version,
             InstantSource time) {
@@ -54,6 +56,7 @@ public final class OpenAiApi implements Router {
         ResponsesHandler responses = new ResponsesHandler(model, parser, chatPrompt, pool, time);
         TokenizeHandler tokenize = new TokenizeHandler(model, parser, chatPrompt, promptReader, pool);
         DebugHandler debug = new DebugHandler(decisions);
+        EngineHandler engine = new EngineHandler(model, decisions, history, version);
         StatusHandler status = new StatusHandler(model.engine(), metrics, version, inProgress::get);
         ModelHandler models = new ModelHandler(model, now());
         this.routes = new Routes(List.of(
@@ -95,6 +98,7 @@ public final class OpenAiApi implements Router {
                         .onEventLoop(),
                 Route.get("/load", "Counts the requests that are being answered.", status::load)
                         .onEventLoop(),
+                Route.get("/tandem/engine", "Shows what the engine does now and did last.", engine::show),
                 Route.get("/debug/steps", "Shows the scheduler's last decisions.", debug::steps),
                 Route.post("/reset_prefix_cache", "Drops the cached prefixes.", status::resetPrefixCache)
                         .onEventLoop(),

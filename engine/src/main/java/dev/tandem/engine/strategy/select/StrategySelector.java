@@ -26,8 +26,8 @@ import java.util.function.DoubleSupplier;
  *
  * <p>A draft changes no state of the selector; a completed step does.
  *
- * <p>Owned by: engine thread; {@link #phase()}, {@link #isOffloading()}, {@link #losses()} and {@link #measuredGain()}
- * may be read by any thread.
+ * <p>Owned by: engine thread; {@link #phase()}, {@link #isOffloading()}, {@link #losses()}, {@link #expectedGain()} and
+ * {@link #measuredGain()} may be read by any thread.
  */
 public final class StrategySelector implements Policy {
     /**
@@ -54,6 +54,7 @@ public final class StrategySelector implements Policy {
     private final ArrayDeque<Drafted> pending = new ArrayDeque<>(MAX_PENDING);
     private final Optional<GpuDemand> gpuDemand;
     private int pipelineStays = PIPELINE_STAYS;
+    private volatile double expected = Double.NaN;
 
     /**
      * gpu-only as an arm.
@@ -329,6 +330,7 @@ public final class StrategySelector implements Policy {
             selection.hostIsEmpty();
         }
         step.gain().ifPresent(gain -> {
+            expected = gain.expectation().gain();
             selection.wouldOffload(gain.enough(), gain.begins(), gain.demand());
         });
         if (achieved > 0) {
@@ -359,6 +361,15 @@ public final class StrategySelector implements Policy {
     /** Whether the phase is one in which an arm offloads. */
     public boolean isOffloading() {
         return selection.isOffloading();
+    }
+
+    /**
+     * Gain of offloading over gpu-only that was predicted for the last step in which an arm would offload, as a
+     * fraction. Empty before the first such step.
+     */
+    public OptionalDouble expectedGain() {
+        double gain = expected;
+        return Double.isNaN(gain) ? OptionalDouble.empty() : OptionalDouble.of(gain);
     }
 
     /**

@@ -312,7 +312,9 @@ class StrategySelectorTest {
         Scene scene = fullHost();
         StrategySelector selector = selector();
         assertThat(selector.measuredGain()).isEmpty();
+        assertThat(selector.expectedGain()).isEmpty();
         measure(selector, scene);
+        assertThat(selector.expectedGain().orElseThrow()).isPositive();
         assertThat(selector.measuredGain()).as("gpu-only alone").isEmpty();
         // offloading does twice the work of gpu-only in 1.6 times the predicted time, then in 2.5 times
         run(selector, scene, 4, 1.6);

@@ -1,0 +1,155 @@
+package dev.tandem.server.page;
+
+import dev.tandem.server.http.Response;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * The files of the page, as they lie in the jar. The document is asked for anew each time; it names the other files
+ * under a folder that is the digest of all of them, so that browsers may keep those for ever.
+ *
+ * <p>Owned by: any thread; immutable.
+ */
+public final class Page {
+    /** Where the files besides the document are. */
+    static final String FOLDER = "/ui/";
+
+    private static final String DOCUMENT = "index.html";
+    /** Stands for the folder of the files in the document. */
+    private static final String FOLDER_NAME = "@files@";
+    /** Every file of the page; a file that is not listed is not served. */
+    private static final List<String> FILES = List.of(
+            "api.js",
+            "app.js",
+            "chat.js",
+            "conversations.js",
+            "dom.js",
+            "engine.js",
+            "icon.svg",
+            "lanes.js",
+            "markdown.js",
+            "page.css",
+            "requests.js",
+            "uPlot.iife.min.js",
+            "uPlot.min.css");
+
+    private static final Map<String, String> TYPES = Map.of(
+            "js", "text/javascript; charset=utf-8",
+            "css", "text/css; charset=utf-8",
+            "svg", "image/svg+xml",
+            "html", "text/html; charset=utf-8");
+
+    /**
+     * Only files of this server run, and none of them may turn text into markup or code: the page shows what a model
+     * wrote.
+     */
+    private static final String CONTENT_SECURITY_POLICY = "default-src 'none'; script-src 'self'; style-src 'self';"
+            + " img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+            + " require-trusted-types-for 'script'; trusted-types 'none'";
+
+    /** A file and its entity tag. */
+    private record PageFile(byte[] content, String type, String tag) {}
+
+    private final PageFile document;
+    private final Map<String, PageFile> files;
+
+    private Page(PageFile document, Map<String, PageFile> files) {
+        this.document = document;
+        this.files = files;
+    }
+
+    /**
+     * Reads the files.
+     *
+     * @throws IllegalStateException when one is missing in the jar
+     */
+    public static Page load() {
+        Map<String, byte[]> contents = new LinkedHashMap<>();
+        MessageDigest all = sha256();
+        for (String name : FILES) {
+            byte[] content = read(name);
+            contents.put(name, content);
+            all.update(content);
+        }
+        String folder = FOLDER + digest(all) + "/";
+        Map<String, PageFile> files = new LinkedHashMap<>();
+        contents.forEach((name, content) -> files.put(folder + name, file(name, content)));
+        String document = new String(read(DOCUMENT), StandardCharsets.UTF_8).replace(FOLDER_NAME, folder);
+        return new Page(file(DOCUMENT, document.getBytes(StandardCharsets.UTF_8)), Map.copyOf(files));
+    }
+
+    private static PageFile file(String name, byte[] content) {
+        String type = TYPES.getOrDefault(name.substring(name.lastIndexOf('.') + 1), "");
+        MessageDigest digest = sha256();
+        digest.update(content);
+        return new PageFile(content, type, '"' + digest(digest) + '"');
+    }
+
+    private static byte[] read(String name) {
+        try (InputStream resource = Page.class.getResourceAsStream(name)) {
+            if (resource == null) {
+                throw new IllegalStateException(name + " of the page is missing beside " + Page.class.getName());
+            }
+            return resource.readAllBytes();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private static MessageDigest sha256() {
+        try {
+            return MessageDigest.getInstance("SHA-256");
+        } catch (NoSuchAlgorithmException e) {
+            throw new IllegalStateException("every Java runtime has SHA-256", e);
+        }
+    }
+
+    /** The first 16 digits: enough to tell versions apart. */
+    private static String digest(MessageDigest digest) {
+        return HexFormat.of().formatHex(digest.digest()).substring(0, 16);
+    }
+
+    /** The paths of all files, the document's included. */
+    List<String> paths() {
+        List<String> paths = new ArrayList<>(files.keySet());
+        paths.add("/");
+        return paths;
+    }
+
+    /**
+     * The answer to a request for the document or a file; 404 for a file that is not part of this version.
+     *
+     * @param known the entity tags that the client has, as {@code If-None-Match} lists them
+     */
+    Response answer(String path, String known) {
+        boolean isDocument = path.equals("/");
+        PageFile file = isDocument ? document : files.get(path);
+        if (file == null) {
+            return new Response(
+                    404,
+                    "text/plain; charset=utf-8",
+                    "this server's page has no such file; reload the page\n".getBytes(StandardCharsets.UTF_8),
+                    Map.of("Cache-Control", "no-store"));
+        }
+        Map<String, String> headers = new LinkedHashMap<>();
+        headers.put("ETag", file.tag());
+        headers.put("Cache-Control", isDocument ? "no-cache" : "public, max-age=31536000, immutable");
+        headers.put("X-Content-Type-Options", "nosniff");
+        headers.put("Referrer-Policy", "no-referrer");
+        headers.put("Cross-Origin-Opener-Policy", "same-origin");
+        headers.put("Cross-Origin-Resource-Policy", "same-origin");
+        headers.put("Content-Security-Policy", CONTENT_SECURITY_POLICY);
+        return known.contains(file.tag())
+                ? Response.empty(304, headers)
+                : new Response(200, file.type(), file.content(), headers);
+    }
+}
