@@ -55,9 +55,7 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
         for (int i = 0; i < spec.layers().size(); i++) {
             layers.add(layer(spec, weights, i, packing));
         }
-        Tensor head = spec.tiedHead()
-                ? embeddings
-                : weights.matrix("lm_head.weight", spec.vocabulary(), spec.hidden());
+        Tensor head = spec.tiedHead() ? embeddings : weights.matrix("lm_head.weight", spec.vocabulary(), spec.hidden());
         return new LlamaWeights(
                 embeddings, layers, weights.vector("model.norm.weight", spec.hidden()), packing.pack(List.of(head)));
     }

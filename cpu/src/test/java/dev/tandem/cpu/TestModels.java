@@ -23,9 +23,9 @@ final class TestModels {
     /** Families that have GGUF files, too. */
     static final List<String> GGUF = List.of("qwen25", "qwen3small", "phi3", "phi4mini", "olmo2", "smollm3");
 
-    static final List<String> FAMILIES =
-            Stream.concat(Stream.of("llama2", "llama31", "llama32", "mistral", "qwen2", "qwen3"), GGUF.stream())
-                    .toList();
+    static final List<String> FAMILIES = Stream.concat(
+                    Stream.of("llama2", "llama31", "llama32", "mistral", "qwen2", "qwen3"), GGUF.stream())
+            .toList();
 
     private TestModels() {}
 

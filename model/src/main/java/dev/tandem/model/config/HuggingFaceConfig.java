@@ -21,8 +21,7 @@ public final class HuggingFaceConfig {
     private static final long MAX_BYTES = 4 << 20;
 
     /** The values of {@code model_type} that are supported. */
-    public static final Set<String> FAMILIES =
-            Set.of("llama", "mistral", "qwen2", "qwen3", "phi3", "olmo2", "smollm3");
+    public static final Set<String> FAMILIES = Set.of("llama", "mistral", "qwen2", "qwen3", "phi3", "olmo2", "smollm3");
 
     private static final List<String> REFUSED_FLAGS = List.of("mlp_bias", "use_mrope");
     private static final List<String> REFUSED_VALUES = List.of(
@@ -120,9 +119,10 @@ public final class HuggingFaceConfig {
             }
         }
         root.path("layer_types").forEach(type -> {
-            if (!type.asString("").equals("full_attention") && !type.asString("").equals("sliding_attention")) {
-                throw new ModelException("layer_types has " + type
-                        + "; supported are full_attention and sliding_attention");
+            if (!type.asString("").equals("full_attention")
+                    && !type.asString("").equals("sliding_attention")) {
+                throw new ModelException(
+                        "layer_types has " + type + "; supported are full_attention and sliding_attention");
             }
         });
     }
@@ -226,8 +226,9 @@ public final class HuggingFaceConfig {
     }
 
     private static int slidingWindow(JsonNode root, String family) {
-        boolean used =
-                family.equals("mistral") || family.equals("phi3") || root.path("use_sliding_window").asBoolean(false);
+        boolean used = family.equals("mistral")
+                || family.equals("phi3")
+                || root.path("use_sliding_window").asBoolean(false);
         return used ? integer(root, "sliding_window", 0) : 0;
     }
 

@@ -83,8 +83,7 @@ public final class GgufConfig {
         int dims = file.smallInteger(prefix + "rope.dimension_count", headDim);
         double theta = file.real(prefix + "rope.freq_base", 10_000);
         boolean longRope = file.tensors().containsKey(SHORT_FACTORS);
-        int original =
-                longRope ? file.smallInteger(prefix + "rope.scaling.original_context_length", context) : context;
+        int original = longRope ? file.smallInteger(prefix + "rope.scaling.original_context_length", context) : context;
         Rope.Rotary rotary = new Rope.Rotary(
                 dims, theta, ropeScaling(file, prefix), longRope ? magnitude(file, prefix, context, original) : 1);
         QkNorm norm = switch (architecture) {
@@ -156,7 +155,8 @@ public final class GgufConfig {
     }
 
     private static RopeScaling ropeScaling(GgufFile file, String prefix) {
-        Tensor divisors = file.tensors().getOrDefault(SHORT_FACTORS, file.tensors().get("rope_freqs.weight"));
+        Tensor divisors =
+                file.tensors().getOrDefault(SHORT_FACTORS, file.tensors().get("rope_freqs.weight"));
         if (divisors != null) {
             return new RopeScaling.Divisors(divisors.vector());
         }

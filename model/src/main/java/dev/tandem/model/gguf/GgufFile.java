@@ -83,8 +83,7 @@ public final class GgufFile implements AutoCloseable {
         }
         String stem = name.substring(0, name.length() - first.length());
         for (int part = 1; part < parts; part++) {
-            Path other = path.resolveSibling(
-                    String.format(Locale.ROOT, "%s-%05d-of-%05d.gguf", stem, part + 1, parts));
+            Path other = path.resolveSibling(String.format(Locale.ROOT, "%s-%05d-of-%05d.gguf", stem, part + 1, parts));
             if (!Files.exists(other)) {
                 throw new ModelException(path + " is the first of " + parts + " parts, and " + other
                         + " is missing; put all parts into one directory");
@@ -102,8 +101,8 @@ public final class GgufFile implements AutoCloseable {
         }
         int expected = smallInteger("split.tensors.count", tensors.size());
         if (tensors.size() != expected) {
-            throw new ModelException(path + " and its parts have " + tensors.size() + " tensors; split.tensors.count is "
-                    + expected);
+            throw new ModelException(
+                    path + " and its parts have " + tensors.size() + " tensors; split.tensors.count is " + expected);
         }
     }
 

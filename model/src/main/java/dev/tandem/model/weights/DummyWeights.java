@@ -9,8 +9,8 @@ import java.util.Arrays;
 import java.util.SplittableRandom;
 
 /**
- * Seeded random bf16 weights for a model, for benchmarks in which only shapes matter. Matrices have variance
- * 1/columns, so that activations keep their scale through the layers; norms are near 1.
+ * Seeded random bf16 weights for a model, for benchmarks in which only shapes matter. Matrices have variance 1/columns,
+ * so that activations keep their scale through the layers; norms are near 1.
  */
 public final class DummyWeights implements Weights {
     private static final ValueLayout.OfShort SHORT =

@@ -73,8 +73,7 @@ public record NameTable(String layerPrefix, Map<Role, Source> sources, HeadOrder
                 fuseQkv(sources, "self_attn.qkv_proj");
                 fuseGateUp(sources, "mlp.gate_up_proj");
             }
-            case "olmo2" ->
-                outputNorms(sources, "post_attention_layernorm", "post_feedforward_layernorm");
+            case "olmo2" -> outputNorms(sources, "post_attention_layernorm", "post_feedforward_layernorm");
             default -> {}
         }
         return new NameTable("model.layers.%s.", sources, HeadOrder.HALVES);

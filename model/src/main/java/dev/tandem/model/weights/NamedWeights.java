@@ -44,7 +44,8 @@ public final class NamedWeights implements Weights {
             return Optional.empty();
         }
         return Role.of(matcher.group(2))
-                .filter(role -> role.perLayer() == (matcher.group(1) != null) && table.sources().containsKey(role))
+                .filter(role -> role.perLayer() == (matcher.group(1) != null)
+                        && table.sources().containsKey(role))
                 .map(role -> {
                     NameTable.Source source = table.sources().get(role);
                     String prefix = role.perLayer() ? table.layerPrefix().formatted(matcher.group(1)) : "";
@@ -70,8 +71,7 @@ public final class NamedWeights implements Weights {
         if (!heads || asStored) {
             return tensor;
         }
-        IntUnaryOperator order =
-                i -> i / headDim * headDim + table.headOrder().stored(i % headDim, headDim, rotating);
+        IntUnaryOperator order = i -> i / headDim * headDim + table.headOrder().stored(i % headDim, headDim, rotating);
         return at.bias() ? reordered(tensor, order) : tensor.inOrder(order);
     }
 
@@ -128,9 +128,10 @@ public final class NamedWeights implements Weights {
         String first = table.layerPrefix().substring(0, table.layerPrefix().indexOf("%s"));
         for (String name : stored.names()) {
             if (name.startsWith(first) && !read.contains(name) && !name.endsWith(ROTATION)) {
-                throw new ModelException(origin() + ": the tensor " + name + " is not supported in models of the family "
-                        + spec.family() + " with " + spec.layers().size()
-                        + " layers; without it the model would compute something else");
+                throw new ModelException(
+                        origin() + ": the tensor " + name + " is not supported in models of the family "
+                                + spec.family() + " with " + spec.layers().size()
+                                + " layers; without it the model would compute something else");
             }
         }
     }

@@ -21,7 +21,9 @@ final class GgufBuilder {
     static GgufBuilder model(String architecture) {
         GgufBuilder file = new GgufBuilder()
                 .set("general.architecture", architecture)
-                .set("tokenizer.ggml.tokens", IntStream.range(0, 10).mapToObj(i -> "t" + i).toArray());
+                .set(
+                        "tokenizer.ggml.tokens",
+                        IntStream.range(0, 10).mapToObj(i -> "t" + i).toArray());
         Map.of(
                         "embedding_length", 8,
                         "attention.head_count", 2,

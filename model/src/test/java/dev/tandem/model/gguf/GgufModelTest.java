@@ -64,7 +64,8 @@ class GgufModelTest {
             Weights weights = checkpoint.weights();
             assertThat(column(weights, "model.layers.0.self_attn.q_proj.weight", 8))
                     .containsExactly(0, 16, 8, 24, 32, 48, 40, 56);
-            assertThat(bias(weights, "model.layers.0.self_attn.q_proj.bias", 8)).containsExactly(0, 2, 1, 3, 4, 6, 5, 7);
+            assertThat(bias(weights, "model.layers.0.self_attn.q_proj.bias", 8))
+                    .containsExactly(0, 2, 1, 3, 4, 6, 5, 7);
             assertThat(bias(weights, "model.layers.0.self_attn.k_proj.bias", 4)).containsExactly(0, 2, 1, 3);
             assertThat(bias(weights, "model.layers.0.self_attn.v_proj.bias", 4)).containsExactly(0, 1, 2, 3);
         }
@@ -79,9 +80,8 @@ class GgufModelTest {
             assertThat(bias(checkpoint.weights(), "model.layers.0.self_attn.k_proj.bias", 4))
                     .containsExactly(0, 1, 2, 3);
         }
-        GgufBuilder qwen3 = GgufBuilder.model("qwen3")
-                .tensor("blk.0.attn_q_norm.weight", 4)
-                .tensor("blk.0.attn_k_norm.weight", 4);
+        GgufBuilder qwen3 =
+                GgufBuilder.model("qwen3").tensor("blk.0.attn_q_norm.weight", 4).tensor("blk.0.attn_k_norm.weight", 4);
         try (Checkpoint checkpoint = open(qwen3)) {
             assertThat(checkpoint.spec().attention().qkNorm()).isEqualTo(QkNorm.PER_HEAD);
         }
@@ -117,7 +117,8 @@ class GgufModelTest {
                     .tensor(prefix + "ffn_down.weight", 6, 8);
         }
         try (Checkpoint checkpoint = open(file)) {
-            assertThat(checkpoint.spec().layers().stream().map(layer -> layer.attention().rope() instanceof Rope.None))
+            assertThat(checkpoint.spec().layers().stream()
+                            .map(layer -> layer.attention().rope() instanceof Rope.None))
                     .containsExactly(false, false, false, true);
         }
     }
@@ -176,7 +177,10 @@ class GgufModelTest {
                 .hasMessageContaining("m-00002-of-00002.gguf is missing; put all parts into one directory");
         Path second = part(2, new GgufBuilder().tensor(moved, 6, 8));
         try (Checkpoint checkpoint = Checkpoint.open(first, LoadFormat.AUTO, 0)) {
-            assertThat(checkpoint.weights().tensor("model.layers.0.mlp.down_proj.weight").rows())
+            assertThat(checkpoint
+                            .weights()
+                            .tensor("model.layers.0.mlp.down_proj.weight")
+                            .rows())
                     .isEqualTo(8);
         }
         assertThatThrownBy(() -> Checkpoint.open(second, LoadFormat.AUTO, 0))
