@@ -47,8 +47,8 @@ class BrokenModelTest {
         config("{");
         assertRefused("not valid JSON");
         config("{\"model_type\": \"gpt2\"}");
-        assertRefused(
-                "model_type 'gpt2' is not supported; supported are [llama, mistral, olmo2, phi3, qwen2, qwen3, smollm3]");
+        assertRefused("model_type 'gpt2' is not supported; supported are [llama, mistral, olmo2, phi3, qwen2, qwen3,"
+                + " smollm3]");
         config(CONFIG.replace("\"hidden_size\": 8,", ""));
         assertRefused("the integer 'hidden_size' is missing");
         config(CONFIG.replace("\"hidden_size\": 8", "\"hidden_size\": -8"));

@@ -1,0 +1,88 @@
+package dev.tandem.cpu;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
+
+import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.select.Strategy;
+import dev.tandem.model.Checkpoint;
+import dev.tandem.model.Checkpoint.LoadFormat;
+import dev.tandem.model.config.DataType;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.ObjectMapper;
+
+/**
+ * Qwen2.5-Coder-0.5B-Instruct, Q4_K_M, against transformers on the same GGUF file: 32 greedy tokens of four prompts, on
+ * three placements ({@code tools/make_goldens.py real}). The property {@code tandem.coder.model} names the file, which
+ * {@code tandem pull qwen2.5-coder:0.5b} downloads.
+ *
+ * <p>The file is large, so the test is excluded by default.
+ */
+@Tag("slow")
+class RealModelGoldenTest {
+    private static final Budget BUDGET = new Budget(256, 16, 64);
+
+    private record Prompt(int[] tokens, List<Integer> greedy) {}
+
+    private static Path file() {
+        String file = System.getProperty("tandem.coder.model", "");
+        assumeFalse(file.isEmpty(), "the property tandem.coder.model is not set");
+        return Path.of(file);
+    }
+
+    private static Map<String, Prompt> prompts() {
+        Map<String, Prompt> prompts = new LinkedHashMap<>();
+        try (Stream<Path> files = Files.list(Path.of("src/test/resources/qwen2.5-coder-0.5b"))) {
+            for (Path file : files.sorted().toList()) {
+                JsonNode json = new ObjectMapper().readTree(Files.readAllBytes(file));
+                prompts.put(
+                        json.get("message").asString(),
+                        new Prompt(
+                                ints(json.get("prompt")),
+                                Arrays.stream(ints(json.get("greedy"))).boxed().toList()));
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        return prompts;
+    }
+
+    private static int[] ints(JsonNode list) {
+        return list.valueStream().mapToInt(JsonNode::asInt).toArray();
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"gpu-only", "simple-offload", "async-overlap"})
+    void greedyTokensMatchTransformers(String strategy) {
+        CpuOptions options = new CpuOptions(2, 2, false, DataType.FLOAT32, DataType.FLOAT32, 16, 100, 256);
+        PolicyScheduler scheduler = PolicyScheduler.of(
+                strategy.equals("gpu-only")
+                        ? new GpuOnly(BUDGET, Preemption.SWAP)
+                        : Strategy.of(strategy).policy(Strategy.Options.of(BUDGET), TestProfile.withCpu(100)));
+        try (EngineHarness engine = new EngineHarness(
+                new CpuExecutor(Checkpoint.open(file(), LoadFormat.AUTO, 0), options), scheduler, BUDGET)) {
+            Map<String, Prompt> prompts = prompts();
+            prompts.forEach((message, prompt) -> engine.submit(message, prompt.tokens(), EngineHarness.greedy(32)));
+            engine.run();
+            prompts.forEach((message, prompt) ->
+                    assertThat(engine.tokens(message)).as(message).isEqualTo(prompt.greedy()));
+        }
+    }
+}
