@@ -44,14 +44,12 @@ public final class NamedWeights implements Weights {
             return Optional.empty();
         }
         return Role.of(matcher.group(2))
-                .filter(role -> role.perLayer() == (matcher.group(1) != null)
-                        && table.sources().containsKey(role))
-                .map(role -> {
-                    NameTable.Source source = table.sources().get(role);
+                .filter(role -> role.perLayer() == (matcher.group(1) != null))
+                .flatMap(role -> Optional.ofNullable(table.sources().get(role)).map(source -> {
                     String prefix = role.perLayer() ? table.layerPrefix().formatted(matcher.group(1)) : "";
                     String suffix = matcher.group(3);
                     return new Location(role, source, prefix + source.name() + "." + suffix, suffix.equals("bias"));
-                });
+                }));
     }
 
     @Override
