@@ -55,6 +55,8 @@ public final class StrategySelector implements Policy {
     private final Optional<GpuDemand> gpuDemand;
     private int pipelineStays = PIPELINE_STAYS;
     private volatile double expected = Double.NaN;
+    /** False while the GPU alone can do the work that arrives; always true without a target. */
+    private volatile boolean hostNeeded;
 
     /**
      * gpu-only as an arm.
@@ -135,6 +137,7 @@ public final class StrategySelector implements Policy {
         this.ranking = ranking;
         this.margin = limits.margin();
         this.gpuDemand = baseline.filter(base -> base.perTokenNanos() > 0).map(base -> new GpuDemand());
+        this.hostNeeded = gpuDemand.isEmpty();
         this.selection = new ArmSelection(
                 arms.stream().map(Arm::name).toList(), baseline.isPresent(), ranking, limits, idealRatio);
         long perTokenNanos = baseline.map(Baseline::perTokenNanos).orElse(0L);
@@ -311,7 +314,10 @@ public final class StrategySelector implements Policy {
             step = pending.removeFirst();
         }
         advance(step, achieved);
-        gpuDemand.ifPresent(demand -> demand.completed(draft.state()));
+        gpuDemand.ifPresent(demand -> {
+            demand.completed(draft.state());
+            hostNeeded = demand.needsHost();
+        });
     }
 
     private void advance(Drafted step, double achieved) {
@@ -358,9 +364,9 @@ public final class StrategySelector implements Policy {
         return selection.isTrial();
     }
 
-    /** Whether the phase is one in which an arm offloads. */
+    /** Whether the phase is one in which an arm offloads, and the host is needed. */
     public boolean isOffloading() {
-        return selection.isOffloading();
+        return hostNeeded && selection.isOffloading();
     }
 
     /**

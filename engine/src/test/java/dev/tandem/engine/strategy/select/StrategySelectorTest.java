@@ -569,14 +569,18 @@ class StrategySelectorTest {
     /** Whether offloading begins, with a target per token, where so many prompts wait that do not fit the GPU. */
     private boolean beginsWithTarget(long seconds, int waiting) {
         Scene scene = fullHost();
+        StrategySelector selector = selectorWithTarget(seconds * 1_000_000_000);
+        runWithQueue(selector, scene, waiting);
+        return selector.isOffloading();
+    }
+
+    private void runWithQueue(StrategySelector selector, Scene scene, int waiting) {
         for (int i = 0; i < waiting; i++) {
             scene.waiting(20);
         }
-        StrategySelector selector = selectorWithTarget(seconds * 1_000_000_000);
         run(selector, scene, 1, 1); // the queue is seen after a step
         measure(selector, scene);
         run(selector, scene, 2, 1);
-        return selector.isOffloading();
     }
 
     @Test
@@ -589,5 +593,20 @@ class StrategySelectorTest {
     void offloadingDoesNotBeginWhereHostTokensWouldMissTheTarget() {
         // a step takes 20 s and more, and a token waits for one per layer
         assertThat(beginsWithTarget(40, GpuDemand.MAX_WAITING + 1)).isFalse();
+    }
+
+    @Test
+    void whatIsNotNeededIsNotUsed() {
+        Scene scene = fullHost();
+        StrategySelector selector = selectorWithTarget(1000L * 1_000_000_000);
+        runWithQueue(selector, scene, GpuDemand.MAX_WAITING + 1);
+        assertThat(selector.isOffloading()).isTrue();
+        List.copyOf(scene.state.waiting().view()).forEach(scene.committer::remove);
+        List.copyOf(scene.state.host()).forEach(scene.committer::remove);
+        List.copyOf(scene.state.inFlight()).forEach(scene.committer::remove);
+        run(selector, scene, 1, 1);
+        assertThat(selector.isOffloading())
+                .as("no request waits, and none is on the host")
+                .isFalse();
     }
 }
