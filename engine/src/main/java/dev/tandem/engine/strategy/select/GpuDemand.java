@@ -27,18 +27,46 @@ final class GpuDemand {
      */
     static final int MAX_ENDED = 2048;
 
+    private final int window;
     /** Requests that had ended when none waited. */
     private long endedBefore;
 
     private boolean needsHost;
+    private long steps;
+    /** The queue at the last two multiples of the window. */
+    private int lastWaiting;
+
+    private int olderWaiting;
+    private long olderStep;
+
+    /** @param window steps in which offloading must show its gain */
+    GpuDemand(int window) {
+        this.window = window;
+    }
 
     /** Whether the host is needed. */
     boolean needsHost() {
         return needsHost;
     }
 
+    /**
+     * Whether the queue goes on for more than two windows, one to fill the host and one to measure, if it shrinks as it
+     * did in the last one or two. A host that is filled for less is drained again before it has paid: a run of 300
+     * requests that arrived at once was 6 % slower.
+     */
+    boolean lasts(SchedulerState state) {
+        int waiting = state.waiting().size();
+        int fewer = olderWaiting - waiting;
+        return fewer <= 0 || (double) waiting * (steps - olderStep) / fewer > 2 * window;
+    }
+
     /** Sees the state after a completed step. */
     void completed(SchedulerState state) {
+        if (steps++ % window == 0) {
+            olderStep = Math.max(0, steps - 1 - window);
+            olderWaiting = steps == 1 ? state.waiting().size() : lastWaiting;
+            lastWaiting = state.waiting().size();
+        }
         boolean noneWaits = state.waiting().isEmpty();
         endedBefore = noneWaits ? state.ended() : endedBefore;
         needsHost = state.waiting().size() > MAX_WAITING

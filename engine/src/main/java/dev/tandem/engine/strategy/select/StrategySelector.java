@@ -136,7 +136,7 @@ public final class StrategySelector implements Policy {
         this.predictor = predictor;
         this.ranking = ranking;
         this.margin = limits.margin();
-        this.gpuDemand = baseline.filter(base -> base.perTokenNanos() > 0).map(base -> new GpuDemand());
+        this.gpuDemand = baseline.filter(base -> base.perTokenNanos() > 0).map(base -> new GpuDemand(limits.window()));
         this.hostNeeded = gpuDemand.isEmpty();
         this.selection = new ArmSelection(
                 arms.stream().map(Arm::name).toList(), baseline.isPresent(), ranking, limits, idealRatio);
@@ -230,7 +230,8 @@ public final class StrategySelector implements Policy {
         Measurement.Demand demand = Measurement.Demand.of(gpuOnly.state());
         double minGain = margin + ERROR_WEIGHT * predictor.cost().error();
         boolean enough = expectation.gain() >= minGain;
-        boolean begins = enough && selection.begins(demand);
+        boolean lasts = gpuDemand.map(queue -> queue.lasts(gpuOnly.state())).orElse(true);
+        boolean begins = enough && lasts && selection.begins(demand);
         Optional<PredictedGain> predicted = Optional.of(new PredictedGain(expectation, enough, begins, demand));
         if (selection.isOffloading() || begins) {
             return armStep(offload, sample(offload.draft(), gpuOnly), predicted);
