@@ -236,10 +236,11 @@ public final class StrategySelector implements Policy {
         if (selection.isOffloading() || begins) {
             return armStep(offload, sample(offload.draft(), gpuOnly), predicted);
         }
+        String outcome = !enough
+                ? ", so gpu-only"
+                : lasts ? "; gpu-only is measured first" : "; the queue ends before that is measured, so gpu-only";
         why.because(
-                enough
-                        ? "guard: offloading is predicted to gain %.1f %%, min %.1f %%; gpu-only is measured first"
-                        : "guard: offloading is predicted to gain %.1f %%, min %.1f %%, so gpu-only",
+                "guard: offloading is predicted to gain %.1f %%, min %.1f %%" + outcome,
                 expectation.gain() * 100,
                 minGain * 100);
         return gpuOnlyStep(gpuOnly, false, selection.countsWanted(demand), predicted);
