@@ -49,6 +49,10 @@ final class BlockLedger {
     private @Nullable KvDemandForecast gpuForecast;
 
     private @Nullable KvDemandForecast hostForecast;
+    /**
+     * Host sequences whose first blocks are shared count with their whole context here: attention reads it for each.
+     */
+    private @Nullable KvDemandForecast hostContexts;
     /** References that the draft adds to GPU blocks, by block; only when sequences share KV. */
     private final Map<Integer, Integer> addedOnGpu = new HashMap<>();
 
@@ -145,10 +149,37 @@ final class BlockLedger {
                 : kv.blocksFor(tier, forecast.maxWith(candidate, tokens, LOOK_AHEAD * tokens)) <= freeGpu;
     }
 
-    /** Max tokens that the host's sequences will hold at a time with one more, by {@link KvDemandForecast}. */
-    long maxHostTokens(Sequence candidate) {
-        KvDemandForecast forecast = forecast(KvTier.HOST);
+    /**
+     * Max tokens of context that the host's sequences will have at a time with one more, by {@link KvDemandForecast}. A
+     * token that several sequences share counts for each of them.
+     */
+    long maxHostContext(Sequence candidate) {
+        KvDemandForecast forecast = hostContexts();
         return forecast.held() + forecast.maxWith(candidate, candidate.length());
+    }
+
+    private KvDemandForecast hostContexts() {
+        if (!kv.cachesPrefixes()) {
+            return forecast(KvTier.HOST); // without shared blocks they are the same
+        }
+        if (hostContexts == null) {
+            hostContexts = new KvDemandForecast(state.outputs());
+            for (Sequence sequence : state.host()) {
+                if (!moved.contains(sequence) && !drops.contains(sequence)) {
+                    hostContexts.add(sequence, sequence.length());
+                }
+            }
+            for (Sequence sequence : state.inFlight()) {
+                hostContexts.add(sequence, sequence.length());
+            }
+            for (Sequence sequence : outs) {
+                hostContexts.add(sequence, sequence.length());
+            }
+            for (Sequence sequence : hostStarts) {
+                hostContexts.add(sequence, sequence.length());
+            }
+        }
+        return hostContexts;
     }
 
     private KvDemandForecast forecast(KvTier tier) {
@@ -199,6 +230,7 @@ final class BlockLedger {
     void evict(Sequence sequence, boolean toHost) {
         gpuForecast = null;
         hostForecast = null;
+        hostContexts = null;
         gpuSequences--;
         freeGpu += freedBy(sequence);
         int free = release(sequence);
@@ -217,6 +249,7 @@ final class BlockLedger {
     /** Drops a host sequence's KV. */
     void dropFromHost(Sequence sequence) {
         hostForecast = null;
+        hostContexts = null;
         freeHost += freedBy(sequence);
         release(sequence);
         drops.add(sequence);
@@ -226,6 +259,7 @@ final class BlockLedger {
     void bringIn(Sequence sequence) {
         gpuForecast = null;
         hostForecast = null;
+        hostContexts = null;
         PrefixUse use = use(sequence, KvTier.GPU);
         int referenced = referenced(use);
         freeGpu -= kv.blocksFor(KvTier.GPU, sequence.computed()) - referenced;
@@ -252,6 +286,9 @@ final class BlockLedger {
         gpuSequences += onGpu ? 1 : 0;
         if (forecast != null) {
             forecast.add(sequence, own(sequence, tier, use.shared()));
+        }
+        if (!onGpu && hostContexts != null) {
+            hostContexts.add(sequence, sequence.length());
         }
     }
 
@@ -449,6 +486,7 @@ final class BlockLedger {
     /** Undoes {@link #start} in the host tier. */
     void undoHostStart(Sequence sequence) {
         hostForecast = null;
+        hostContexts = null;
         hostStarts.remove(sequence);
         PrefixUse use = uses.remove(sequence);
         if (use == null) {

@@ -104,11 +104,11 @@ public final class StepDraft {
     }
 
     /**
-     * Max tokens that the host's sequences are forecast to hold at a time, with one more. Sequences that started
-     * together grow together.
+     * Max tokens of context that the host's sequences are forecast to have at a time, with one more; shared tokens
+     * count for each sequence. Sequences that started together grow together.
      */
-    public long maxHostTokens(Sequence candidate) {
-        return blocks.maxHostTokens(candidate);
+    public long maxHostContext(Sequence candidate) {
+        return blocks.maxHostContext(candidate);
     }
 
     /** Blocks that the sequence lacks for all of its tokens, after the draft's moves. */

@@ -1,6 +1,5 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.SchedulerState;
@@ -20,15 +19,11 @@ import java.util.Optional;
  *
  * <p>Owned by: engine thread.
  *
- * @param budget of a step
+ * @param gpuOnly whose budget and rules for prompts the steps have
  * @param overlap admits host tokens to layer 0
  * @param pipeline adds host tokens to two sub-batches; empty where the strategy makes no such steps
- * @param queueBypasses as in {@link GpuOnly}
- * @param piggybackedTokens as in {@link GpuOnly}
  */
-public record HostDrain(
-        Budget budget, AsyncOverlap overlap, Optional<Pipeline> pipeline, int queueBypasses, int piggybackedTokens)
-        implements Policy {
+public record HostDrain(GpuOnly gpuOnly, AsyncOverlap overlap, Optional<Pipeline> pipeline) implements Policy {
     /**
      * Prompts come before host sequences in one of this many steps. With prompts always first, the last host sequences
      * cost 1.3 % of throughput on {@code h200-26k} osc and 2 % on azure-code; with turns they cost nothing (simulated,
@@ -38,19 +33,19 @@ public record HostDrain(
 
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
-        StepDraft draft = new StepDraft(state, budget);
+        StepDraft draft = new StepDraft(state, gpuOnly.budget(), gpuOnly.forecasts());
         GpuTier.Kept kept = GpuTier.decodes(draft, sequence -> false);
         boolean overlaps = pipeline.isEmpty() || overlap.keepsTarget(state);
         boolean promptsFirst = overlaps && state.steps() % PROMPTS_FIRST == 0;
         if (!kept.evicted() && (!promptsFirst || state.waiting().isEmpty())) {
             GpuTier.swapIn(draft);
         }
-        Prefills prefills = new Prefills(true, true, sequence -> false, piggybackedTokens);
+        Prefills prefills = new Prefills(true, true, sequence -> false, gpuOnly.piggybackedTokens());
         int maxRows = prefills.maxRows(draft, kept.unfinished(), overlap.slots(state), 0);
         prefills.resume(draft, kept.unfinished(), maxRows);
         if (!kept.evicted()) {
             int hostSequences = state.host().size() + state.inFlight().size();
-            prefills.start(draft, draft.gpuSequences() + hostSequences, queueBypasses, maxRows);
+            prefills.start(draft, draft.gpuSequences() + hostSequences, gpuOnly.queueBypasses(), maxRows);
         }
         if (overlaps) {
             overlap.admit(draft);

@@ -102,7 +102,7 @@ public final class TierRules {
         if (target == 0) {
             return true;
         }
-        double seconds = pace.secondsPerToken(draft, draft.hostSequences() + 1, draft.maxHostTokens(sequence));
+        double seconds = pace.secondsPerToken(draft, draft.hostSequences() + 1, draft.maxHostContext(sequence));
         return correction * seconds * 1e9 <= MAX_PACE * target;
     }
 

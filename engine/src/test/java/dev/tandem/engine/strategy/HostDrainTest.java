@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scene;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
@@ -21,7 +22,7 @@ class HostDrainTest {
         AsyncOverlap overlap =
                 new AsyncOverlap(BUDGET, predictor, rules, deviations, new InFlightLimits(64, 64, true), 0);
         Pipeline pipeline = new Pipeline(BUDGET, predictor, rules, deviations, true);
-        return new HostDrain(BUDGET, overlap, Optional.of(pipeline), 0, 0);
+        return new HostDrain(new GpuOnly(BUDGET, Preemption.SWAP), overlap, Optional.of(pipeline));
     }
 
     /** Fills the GPU, so that no host sequence can return. */

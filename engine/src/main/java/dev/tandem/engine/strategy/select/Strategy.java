@@ -99,8 +99,7 @@ public enum Strategy {
             Group.STEP_5,
             Group.PIPELINE,
             Group.ASYNC,
-            Group.APEX,
-            Group.ONE_BATCH),
+            Group.APEX),
     /** {@link #NEO} with Tandem's deviations, among them steps of one batch with same-layer tokens. */
     ADAPTIVE_PIPELINING(
             "adaptive-pipelining",
@@ -474,6 +473,11 @@ public enum Strategy {
         return List.of(rules, alone);
     }
 
+    /** Whether the strategy reads {@link Deviation#SAME_LAYER}. */
+    private boolean makesSameLayerSteps() {
+        return deviations.contains(Deviation.SAME_LAYER);
+    }
+
     /** The kinds of steps that the strategy may make with a full host. */
     private Set<Kind> kinds(Options options) {
         return options.deviations().has(Deviation.SAME_LAYER)
@@ -512,7 +516,7 @@ public enum Strategy {
                 : 0;
     }
 
-    private HostDrain drain(Options options, CostModel cost) {
+    HostDrain drain(Options options, CostModel cost) {
         // rules of its own: those of the options count each step once, and the arms do that
         TierRules rules = new TierRules(options.rules().defaultTargets(), 0, 0);
         AsyncOverlap overlap = new AsyncOverlap(
@@ -521,14 +525,14 @@ public enum Strategy {
                 rules,
                 Deviations.of(Fidelity.TANDEM),
                 options.inFlight(),
-                options.piggybackedTokens());
+                piggybackedTokens(options));
         Optional<Pipeline> pipeline = kinds.contains(Kind.TWO_SUB_BATCHES_WITH_PROMPTS)
                 ? Optional.of(new Pipeline(options.budget(), paper(cost), rules, Deviations.of(Fidelity.TANDEM), true))
                 : Optional.empty();
-        return new HostDrain(options.budget(), overlap, pipeline, options.queueBypasses(), options.piggybackedTokens());
+        return new HostDrain(gpuOnly(options), overlap, pipeline);
     }
 
-    private static Apex apex(Options options, CostModel cost, AsyncOverlap overlap) {
+    private Apex apex(Options options, CostModel cost, AsyncOverlap overlap) {
         return new Apex(
                 options.budget(),
                 paper(cost),
@@ -538,11 +542,12 @@ public enum Strategy {
                 options.inFlight().completesWithinStep() ? options.inFlight().slotsPerLayer() : 0);
     }
 
-    private static Neo neo(Options options, CostModel cost) {
+    private Neo neo(Options options, CostModel cost) {
         Pipeline pipeline = pipeline(options, cost, true);
-        Optional<SameLayer> sameLayer = options.deviations().has(Deviation.SAME_LAYER)
-                ? Optional.of(new SameLayer(pipeline))
-                : Optional.empty();
+        Optional<SameLayer> sameLayer =
+                makesSameLayerSteps() && options.deviations().has(Deviation.SAME_LAYER)
+                        ? Optional.of(new SameLayer(pipeline))
+                        : Optional.empty();
         return new Neo(pipeline, pipelinePredictor(options, cost), sameLayer);
     }
 
@@ -557,9 +562,12 @@ public enum Strategy {
                 : paper(cost).ofLayers();
     }
 
-    private static Pipeline pipeline(Options options, CostModel cost, boolean gpuKv) {
-        return new Pipeline(
-                options.budget(), pipelinePredictor(options, cost), options.rules(), options.deviations(), gpuKv);
+    private Pipeline pipeline(Options options, CostModel cost, boolean gpuKv) {
+        // step 5 asks for same-layer tokens as well, and fills the host for them
+        Deviations read = makesSameLayerSteps()
+                ? options.deviations()
+                : options.deviations().with(Deviation.SAME_LAYER, false);
+        return new Pipeline(options.budget(), pipelinePredictor(options, cost), options.rules(), read, gpuKv);
     }
 
     private static AsyncOverlap asyncOverlap(Options options, CostModel cost, Deviations deviations) {

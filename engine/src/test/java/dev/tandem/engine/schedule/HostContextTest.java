@@ -1,0 +1,61 @@
+package dev.tandem.engine.schedule;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.kv.KvCache;
+import dev.tandem.engine.kv.PrefillStaging;
+import dev.tandem.engine.kv.PrefixCacheOptions;
+import dev.tandem.engine.request.PrefixCaching;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.request.TextDecoder;
+import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.step.AttentionSite;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+
+/** Two host sequences of 19 tokens, whose first 16 are the same: two host blocks. */
+class HostContextTest {
+    private static final Budget BUDGET = new Budget(400, 20, 400);
+
+    private static Sequence sequence(PlanCommitter committer, long key, int[] prompt) {
+        SamplingParams params = SamplingParams.builder().maxTokens(10).build();
+        Request request = new Request("r" + key, prompt, params, 0, TextDecoder.none(), event -> {});
+        Sequence sequence = new Sequence(
+                key, request.withCaching(PrefixCaching.SHARED), 0, 100, new TokenSampler(params, prompt, Set.of(), 1));
+        committer.enqueue(sequence);
+        return sequence;
+    }
+
+    /** Tokens that the second sequence hits on the host, and the host's max context with a third one. */
+    private record Counted(int secondHit, long context) {}
+
+    private static Counted counted(PrefixCacheOptions options) {
+        SchedulerState state =
+                new SchedulerState(new KvCache(4, 8, 30, 20, PrefillStaging.NONE, options, Long.MAX_VALUE));
+        PlanCommitter committer = new PlanCommitter(state);
+        int hit = 0;
+        for (int key = 0; key < 2; key++) {
+            Sequence sequence = sequence(committer, key, new int[18]);
+            StepDraft draft = new StepDraft(state, BUDGET);
+            hit = draft.hostHit(sequence);
+            draft.start(sequence, 18 - hit, AttentionSite.GPU_PREFILL_OFFLOAD);
+            committer.commit(draft);
+            sequence.advance(18 - hit);
+            sequence.append(0, 0);
+            committer.register(sequence, 18);
+        }
+        Sequence candidate = sequence(committer, 2, new int[] {1, 2, 3, 4, 5, 6, 7, 8});
+        return new Counted(hit, new StepDraft(state, BUDGET).maxHostContext(candidate));
+    }
+
+    @Test
+    void sharedTokensCountForEachSequenceThatAttendsToThem() {
+        Counted alone = counted(PrefixCacheOptions.OFF);
+        Counted shared = counted(new PrefixCacheOptions(true, 1, -1));
+        assertThat(alone.secondHit()).isZero();
+        assertThat(shared.secondHit()).isEqualTo(16);
+        assertThat(shared.context()).isEqualTo(alone.context()).isGreaterThanOrEqualTo(19 + 19 + 8);
+    }
+}

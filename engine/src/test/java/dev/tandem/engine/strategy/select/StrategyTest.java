@@ -1,0 +1,54 @@
+package dev.tandem.engine.strategy.select;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.strategy.Asymmetric;
+import dev.tandem.engine.strategy.Deviation;
+import dev.tandem.engine.strategy.Deviations;
+import dev.tandem.engine.strategy.Fidelity;
+import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.engine.strategy.TestProfile;
+import org.junit.jupiter.api.Test;
+
+/** Which deviations and options reach the policies of a strategy. */
+class StrategyTest {
+    private static final Budget BUDGET = new Budget(64, 32, 64);
+
+    @Test
+    void apexRefusesSameLayerTokensBecauseItMakesNone() {
+        Deviations printed = Deviations.of(Fidelity.PRINTED);
+        assertThatThrownBy(() -> Strategy.APEX.with(printed, "same-layer=true"))
+                .isInstanceOf(ConfigurationException.class)
+                .hasMessageContaining("--deviation same-layer changes nothing in --strategy apex");
+        assertThat(Strategy.NEO.with(printed, "same-layer=true").has(Deviation.SAME_LAYER))
+                .isTrue();
+    }
+
+    @Test
+    void asymmetricFillsTheHostWithoutTheRuleOfSameLayerTokens() {
+        Asymmetric asymmetric =
+                (Asymmetric) Strategy.ASYMMETRIC.policy(Strategy.Options.of(BUDGET), TestProfile.model());
+        assertThat(asymmetric.pipeline().deviations().has(Deviation.SAME_LAYER)).isFalse();
+    }
+
+    @Test
+    void theDrainStartsPromptsByTheRulesOfGpuOnly() {
+        Deviations inOrder = Deviations.of(Fidelity.TANDEM)
+                .with(Deviation.QUEUE_BYPASS, false)
+                .with(Deviation.PIGGYBACKED_PREFILL, false)
+                .with(Deviation.ROOM_TO_GROW, false);
+        Strategy.Options options = Strategy.Options.builder(BUDGET)
+                .deviations(inOrder)
+                .queueBypasses(5)
+                .piggybackedTokens(16)
+                .build();
+        GpuOnly drain = Strategy.ADAPTIVE.drain(options, TestProfile.model()).gpuOnly();
+        assertThat(drain).isEqualTo(Strategy.gpuOnly(options));
+        assertThat(drain.queueBypasses()).isZero();
+        assertThat(drain.piggybackedTokens()).isZero();
+        assertThat(drain.forecasts()).isFalse();
+    }
+}
