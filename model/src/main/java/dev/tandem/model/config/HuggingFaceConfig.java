@@ -20,9 +20,6 @@ public final class HuggingFaceConfig {
     /** Configurations take a few KiB. */
     private static final long MAX_BYTES = 4 << 20;
 
-    /** The values of {@code model_type} that are supported. */
-    public static final Set<String> FAMILIES = Set.of("llama", "mistral", "qwen2", "qwen3", "phi3", "olmo2", "smollm3");
-
     private static final List<String> REFUSED_FLAGS = List.of("mlp_bias", "use_mrope");
     private static final List<String> REFUSED_VALUES = List.of(
             "quantization_config",
@@ -48,9 +45,9 @@ public final class HuggingFaceConfig {
         Path file = directory.resolve("config.json");
         JsonNode root = parse(file);
         String family = text(root, "model_type", "");
-        if (!FAMILIES.contains(family)) {
-            throw new ModelException(file + ": model_type '" + family + "' is not supported; supported are "
-                    + FAMILIES.stream().sorted().toList());
+        if (!Family.modelTypes().contains(family)) {
+            throw new ModelException(
+                    file + ": model_type '" + family + "' is not supported; supported are " + Family.modelTypes());
         }
         try {
             refuse(root, family);

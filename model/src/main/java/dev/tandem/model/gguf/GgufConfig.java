@@ -2,6 +2,7 @@ package dev.tandem.model.gguf;
 
 import dev.tandem.model.ModelException;
 import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.Family;
 import dev.tandem.model.config.LayerSpec;
 import dev.tandem.model.config.LongRope;
 import dev.tandem.model.config.ModelSpec;
@@ -18,9 +19,6 @@ import java.util.Set;
 
 /** Reads what a model computes from GGUF metadata. */
 public final class GgufConfig {
-    /** The architectures that are supported. */
-    public static final Set<String> ARCHITECTURES = Set.of("llama", "qwen2", "qwen3", "phi3", "olmo2", "smollm3");
-
     /** SmolLM3's files have no key for it: every fourth layer does not rotate. */
     private static final int SMOLLM3_INTERVAL = 4;
 
@@ -49,10 +47,10 @@ public final class GgufConfig {
      */
     public static ModelSpec read(GgufFile file) {
         String architecture = file.string("general.architecture", "");
-        if (!ARCHITECTURES.contains(architecture)) {
+        if (!Family.architectures().contains(architecture)) {
             throw new ModelException(file.path() + ": GGUF architecture '" + architecture
                     + "' is not supported; supported are "
-                    + ARCHITECTURES.stream().sorted().toList());
+                    + Family.architectures());
         }
         Tensor embeddings = file.tensors().get("token_embd.weight");
         if (embeddings == null) {

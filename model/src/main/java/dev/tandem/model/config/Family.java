@@ -1,0 +1,59 @@
+package dev.tandem.model.config;
+
+import java.util.Arrays;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.stream.Collectors;
+
+/** The families of models that can be read. */
+public enum Family {
+    LLAMA("Llama 2, 3, 3.1, 3.2", "llama", "llama", ""),
+    MISTRAL("Mistral, within its window", "mistral", "llama", ""),
+    QWEN2("Qwen2, Qwen2.5", "qwen2", "qwen2", "biases of q, k and v"),
+    QWEN3("Qwen3, dense", "qwen3", "qwen3", "norms of q and k heads"),
+    PHI3("Phi-3, Phi-4", "phi3", "phi3", "fused matrices, partial rotation, LongRoPE"),
+    OLMO2("OLMo 2", "olmo2", "olmo2", "norms on outputs, norms over all heads of q and k"),
+    SMOLLM3("SmolLM3", "smollm3", "smollm3", "every fourth layer does not rotate");
+
+    private final String title;
+    private final String modelType;
+    private final String architecture;
+    private final String difference;
+
+    Family(String title, String modelType, String architecture, String difference) {
+        this.title = title;
+        this.modelType = modelType;
+        this.architecture = architecture;
+        this.difference = difference;
+    }
+
+    /** The models, as people call them. */
+    public String title() {
+        return title;
+    }
+
+    /** The value of {@code model_type} in {@code config.json}. */
+    public String modelType() {
+        return modelType;
+    }
+
+    /** The value of {@code general.architecture} in GGUF files. */
+    public String architecture() {
+        return architecture;
+    }
+
+    /** What such models compute otherwise than Llama; empty for nothing. */
+    public String difference() {
+        return difference;
+    }
+
+    /** The supported values of {@code model_type}, sorted. */
+    public static Set<String> modelTypes() {
+        return Arrays.stream(values()).map(Family::modelType).collect(Collectors.toCollection(TreeSet::new));
+    }
+
+    /** The supported values of {@code general.architecture}, sorted. */
+    public static Set<String> architectures() {
+        return Arrays.stream(values()).map(Family::architecture).collect(Collectors.toCollection(TreeSet::new));
+    }
+}
