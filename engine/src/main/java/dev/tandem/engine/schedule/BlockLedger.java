@@ -7,6 +7,7 @@ import dev.tandem.engine.kv.PrefixUse;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
@@ -163,21 +164,16 @@ final class BlockLedger {
             return forecast(KvTier.HOST); // without shared blocks they are the same
         }
         if (hostContexts == null) {
-            hostContexts = new KvDemandForecast(state.outputs());
+            KvDemandForecast contexts = new KvDemandForecast(state.outputs());
             for (Sequence sequence : state.host()) {
                 if (!moved.contains(sequence) && !drops.contains(sequence)) {
-                    hostContexts.add(sequence, sequence.length());
+                    contexts.add(sequence, sequence.length());
                 }
             }
-            for (Sequence sequence : state.inFlight()) {
-                hostContexts.add(sequence, sequence.length());
+            for (Collection<Sequence> others : List.of(state.inFlight(), outs, hostStarts)) {
+                others.forEach(sequence -> contexts.add(sequence, sequence.length()));
             }
-            for (Sequence sequence : outs) {
-                hostContexts.add(sequence, sequence.length());
-            }
-            for (Sequence sequence : hostStarts) {
-                hostContexts.add(sequence, sequence.length());
-            }
+            hostContexts = contexts;
         }
         return hostContexts;
     }
