@@ -71,7 +71,7 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
 
     /** Max blocks of the prefills that a step offloads. */
     int offloadedBlocks(ModelShape shape) {
-        return offloadsPrefill ? shape.staging().maxTokens(maxRows) / ModelShape.BLOCK_TOKENS : 0;
+        return offloadsPrefill ? shape.staging().maxTokens() / ModelShape.BLOCK_TOKENS : 0;
     }
 
     /**

@@ -402,7 +402,7 @@ public final class ContentExecutor implements Executor {
                 borrowed != limits.staging().blocks(staged),
                 borrowed + " blocks are borrowed, and staging needs "
                         + limits.staging().blocks(staged));
-        int maxTokens = limits.staging().maxTokens(limits.maxBatchTokens());
+        int maxTokens = limits.staging().maxTokens();
         fail(staged.gpuBlocks() * BLOCK > maxTokens, staged + " is more than " + maxTokens + " tokens");
         fail(rows > limits.maxBatchTokens(), rows + " rows of at most " + limits.maxBatchTokens());
     }

@@ -65,9 +65,9 @@ public record PrefillStaging(int blockTokens, int hostBlockTokens, int layers) {
         return new Need(blocks(tokens, blockTokens), blocks(tokens, hostBlockTokens) + 1);
     }
 
-    /** Max tokens of prompts that a step of {@code maxBatchTokens} offloads; each prompt takes whole blocks of them. */
-    public int maxTokens(int maxBatchTokens) {
-        return blocks(Math.min(maxBatchTokens, MAX_TOKENS), blockTokens) * blockTokens;
+    /** Max tokens of prompts that a step offloads, earlier chunks included; each prompt takes whole blocks of them. */
+    public int maxTokens() {
+        return blocks(MAX_TOKENS, blockTokens) * blockTokens;
     }
 
     /** Blocks to borrow: those of {@link #layerBlocks}, and then those of {@link #copyBlocks}. */

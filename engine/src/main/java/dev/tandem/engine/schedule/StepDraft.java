@@ -337,7 +337,7 @@ public final class StepDraft {
     /** Whether an empty GPU could stage a prompt of {@code tokens}, in however many chunks. */
     public boolean couldStage(int tokens) {
         PrefillStaging staging = state.kv().staging();
-        return tokens <= staging.maxTokens(budget.maxBatchTokens())
+        return tokens <= staging.maxTokens()
                 && staging.blocks(staging.max(tokens))
                         <= state.kv().pool(KvTier.GPU).size();
     }
@@ -346,7 +346,7 @@ public final class StepDraft {
     public int prefillOffloadRoom(Sequence sequence, int rows) {
         PrefillStaging staging = state.kv().staging();
         int used = staged.gpuBlocks() * staging.blockTokens();
-        int max = Math.min(rows, staging.maxTokens(budget.maxBatchTokens()) - used - startOnHost(sequence));
+        int max = Math.min(rows, staging.maxTokens() - used - startOnHost(sequence));
         if (max <= 0 || canStage(sequence, max)) {
             return Math.max(0, max);
         }

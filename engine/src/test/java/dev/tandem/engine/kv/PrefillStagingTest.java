@@ -53,9 +53,9 @@ class PrefillStagingTest {
     }
 
     @Test
-    void promptsAreBoundedByTheBatchAndBy8192Tokens() {
-        assertThat(LAYERS_32.maxTokens(20)).isEqualTo(32);
-        assertThat(LAYERS_32.maxTokens(20_480)).isEqualTo(8192);
+    void promptsAreBoundedBy8192TokensInWholeBlocks() {
+        assertThat(LAYERS_32.maxTokens()).isEqualTo(8192);
+        assertThat(new PrefillStaging(24, 64, 32).maxTokens()).isEqualTo(342 * 24);
     }
 
     @Test

@@ -309,6 +309,23 @@ class OtherStrategiesTest {
     }
 
     @Test
+    void promptsLongerThanABatchAreOffloadedInChunksToo() {
+        Budget small = new Budget(13, 10, 13);
+        Policy policy = Strategy.ADAPTIVE_PIPELINING.policy(
+                Strategy.Options.builder(small).build(), TestProfile.model());
+        Scene scene = new Scene(3, 200, small).limit(100);
+        scene.gpu(9);
+        scene.waiting(26);
+        List<String> steps = new ArrayList<>();
+        for (int i = 0; i < 4; i++) {
+            StepDraft draft = policy.draft(scene.state, new Decision());
+            steps.add(Scene.text(draft));
+            scene.complete(scene.committer.commit(draft));
+        }
+        assertThat(steps).containsExactly("[r0 r1+12host]", "[r0 r1+11host]", "[r0 r1+3host]", "[r0] [r1cpu]");
+    }
+
+    @Test
     void gpuOnlyFinishesOffloadedPrefills() {
         Scene scene = new Scene(40, 200, BUDGET).limit(100);
         Sequence unfinished = scene.waiting(26);
