@@ -28,6 +28,7 @@ PROFILES = {
     ("NVIDIA H200", "h200-8sm-2req"): "h200-8sm-2req",
     ("NVIDIA H200", "h200-2req"): "h200-2req",
     ("NVIDIA H100 80GB HBM3", "h200-26k"): "h100-26k",
+    ("NVIDIA H100 80GB HBM3", "imitated-l4"): "h100-imitated-l4",
     ("NVIDIA H100 80GB HBM3", "h200-16sm-26k"): "h100-16sm-26k",
     ("NVIDIA H100 80GB HBM3", "h200-2req"): "h100-2req",
     ("NVIDIA H100 80GB HBM3", "h200-8sm-2req"): "h100-8sm-2req",
