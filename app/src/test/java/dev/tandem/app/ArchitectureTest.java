@@ -61,6 +61,7 @@ class ArchitectureTest {
                 "tools.jackson..",
                 "io.netty..",
                 "io.prometheus..",
+                "org.zeromq..",
                 "dev.tandem.engine..",
                 "dev.tandem.text..",
                 "dev.tandem.grammar..");

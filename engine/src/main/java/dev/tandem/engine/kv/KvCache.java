@@ -31,6 +31,9 @@ public final class KvCache implements KvCapacity {
     /** Null when no KV is shared. */
     private final @Nullable PrefixTree hostPrefixes;
 
+    /** Null when events are not recorded. */
+    private final @Nullable KvEventLog events;
+
     private final long maxShared;
     private final PrefixDemotion demotion;
     /** Sequences with prompt blocks that are not registered yet. */
@@ -78,11 +81,18 @@ public final class KvCache implements KvCapacity {
         this.maxShared = maxShared;
         this.hashes = new PrefixHashes(gpuBlockTokens, options.seed());
         long mask = options.hashMask();
-        this.gpuPrefixes = options.enabled() ? new PrefixTree(gpuBlockTokens, gpuBlocks, mask, hashes) : null;
-        this.hostPrefixes = options.enabled() ? new PrefixTree(hostBlockTokens, hostBlocks, mask, hashes) : null;
+        this.events = options.enabled() && options.events() ? new KvEventLog(gpuBlockTokens) : null;
+        this.gpuPrefixes =
+                options.enabled() ? new PrefixTree(gpuBlockTokens, gpuBlocks, mask, hashes, log(KvTier.GPU)) : null;
+        this.hostPrefixes =
+                options.enabled() ? new PrefixTree(hostBlockTokens, hostBlocks, mask, hashes, log(KvTier.HOST)) : null;
         this.gpu = new BlockPool(KvTier.GPU, gpuBlocks, this::evictFromGpu);
         this.host = new BlockPool(KvTier.HOST, hostBlocks, node -> drop(KvTier.HOST, node));
         this.demotion = new PrefixDemotion(gpu, host, hostBlockTokens / gpuBlockTokens);
+    }
+
+    private KvEventLog.@Nullable TierLog log(KvTier tier) {
+        return events == null ? null : events.of(tier);
     }
 
     private void evictFromGpu(PrefixNode node) {
@@ -426,7 +436,15 @@ public final class KvCache implements KvCapacity {
             gpuPrefixes.clear(gpu::unregister);
             hostPrefixes.clear(host::unregister);
             live.forEach(this::stopRegistering);
+            if (events != null) {
+                events.cleared();
+            }
         }
+    }
+
+    /** What has entered and left the prefix caches since the last call; empty where events are not recorded. */
+    public List<KvEvent> takeEvents() {
+        return events == null ? List.of() : events.take();
     }
 
     @Override

@@ -4,7 +4,6 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
-import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -114,7 +113,8 @@ final class PrefixDemotion {
         for (PrefixNode end = last; end != null; end = endOfHostBlock(end.previous())) {
             ends.push(end);
         }
-        PrefixNode parent = tree.rootToExtend(salt(last));
+        String salt = last.salt();
+        PrefixNode parent = tree.rootToExtend(salt);
         int copied = 0;
         for (PrefixNode end : ends) {
             int[] tokens = tokens(end);
@@ -124,7 +124,7 @@ final class PrefixDemotion {
             } else if (copied < max && host.free() > 0) {
                 int block = host.take(KEY);
                 // an eviction may have dropped the root together with its last child
-                parent = parent.depth == 0 ? tree.rootToExtend(salt(last)) : parent;
+                parent = parent.depth == 0 ? tree.rootToExtend(salt) : parent;
                 node = tree.add(parent, end.hash, tokens, block);
                 host.register(block, node);
                 copies.add(copy(end, block, tokens.length));
@@ -138,14 +138,6 @@ final class PrefixDemotion {
         }
         tree.dropIfEmpty(parent);
         return copied;
-    }
-
-    private static String salt(PrefixNode node) {
-        PrefixNode at = node;
-        while (at.parent != null) {
-            at = at.parent;
-        }
-        return Objects.requireNonNull(at.salt, "the root of a prefix has a salt");
     }
 
     private int[] tokens(PrefixNode end) {

@@ -70,6 +70,15 @@ final class PrefixHashes {
         return hash;
     }
 
+    /** The hash of a prefix with further tokens; {@code hash} is that of the prefix. */
+    static long chain(long hash, int[] tokens, int from, int to) {
+        long next = hash;
+        for (int i = from; i < to; i++) {
+            next = mix(next, tokens[i]);
+        }
+        return next;
+    }
+
     /** One round of a multiplicative hash with folding, so that every bit of both values reaches the low bits. */
     private static long mix(long hash, int value) {
         long x = (hash ^ value) * 0x9E3779B97F4A7C15L;

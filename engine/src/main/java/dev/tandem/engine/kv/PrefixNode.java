@@ -1,5 +1,6 @@
 package dev.tandem.engine.kv;
 
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -61,6 +62,15 @@ final class PrefixNode {
 
     PrefixNode child(long hash, int[] tokens, int block) {
         return new PrefixNode(this, null, hash, tokens, block);
+    }
+
+    /** The salt of the prefix. */
+    String salt() {
+        PrefixNode at = this;
+        while (at.parent != null) {
+            at = at.parent;
+        }
+        return Objects.requireNonNull(at.salt, "the root of a prefix has a salt");
     }
 
     /** The node that holds the block before this one's; null when this one holds the first. */

@@ -23,15 +23,23 @@ final class PrefixTree {
     private final int blockTokens;
     private final long hashMask;
     private final PrefixHashes hashes;
+    /** Null when changes are not recorded. */
+    private final KvEventLog.@Nullable TierLog log;
+
     private final PrefixNode[] buckets;
     /** By salt; a root is there while it has children. */
     private final Map<String, PrefixNode> roots = new HashMap<>();
 
-    /** Creates an empty tree over a pool of {@code blocks} blocks. */
-    PrefixTree(int blockTokens, int blocks, long hashMask, PrefixHashes hashes) {
+    /**
+     * Creates an empty tree over a pool of {@code blocks} blocks.
+     *
+     * @param log where changes are recorded; null when they are not
+     */
+    PrefixTree(int blockTokens, int blocks, long hashMask, PrefixHashes hashes, KvEventLog.@Nullable TierLog log) {
         this.blockTokens = blockTokens;
         this.hashMask = hashMask;
         this.hashes = hashes;
+        this.log = log;
         this.buckets = new PrefixNode[Integer.highestOneBit(Math.max(1, blocks)) << 1];
     }
 
@@ -104,6 +112,9 @@ final class PrefixTree {
         }
         node.nextSibling = sibling;
         parent.firstChild = node;
+        if (log != null) {
+            log.added(node);
+        }
         return node;
     }
 
@@ -116,6 +127,10 @@ final class PrefixTree {
 
     /** Drops a node and its descendants. */
     void drop(PrefixNode node, Consumer<PrefixNode> dropped) {
+        remove(node, log == null ? dropped : dropped.andThen(log::dropped));
+    }
+
+    private void remove(PrefixNode node, Consumer<PrefixNode> removed) {
         unlinkFromParent(node);
         List<PrefixNode> left = new ArrayList<>();
         left.add(node);
@@ -126,15 +141,15 @@ final class PrefixTree {
             }
             next.attached = false;
             unlinkFromBucket(next);
-            dropped.accept(next);
+            removed.accept(next);
         }
     }
 
-    /** Drops all nodes. */
+    /** Drops all nodes. The caller records that, for the trees of both tiers at once. */
     void clear(Consumer<PrefixNode> dropped) {
         for (PrefixNode root : List.copyOf(roots.values())) {
             while (root.firstChild != null) {
-                drop(root.firstChild, dropped);
+                remove(root.firstChild, dropped);
             }
         }
     }

@@ -4,6 +4,7 @@ import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.kv.KvEventSink;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.EngineStats;
 import dev.tandem.engine.observe.RequestSnapshot;
@@ -71,6 +72,21 @@ public final class Engine implements AutoCloseable {
 
     /** Creates an engine that owns the executor; {@link #start} starts its thread. */
     public Engine(EngineConfig config, Scheduler scheduler, Executor executor, Clock clock, EngineListener listener) {
+        this(config, scheduler, executor, clock, listener, KvEventSink.NONE);
+    }
+
+    /**
+     * Creates an engine that owns the executor; {@link #start} starts its thread.
+     *
+     * @param kvEvents receives the changes of the prefix cache after each step
+     */
+    public Engine(
+            EngineConfig config,
+            Scheduler scheduler,
+            Executor executor,
+            Clock clock,
+            EngineListener listener,
+            KvEventSink kvEvents) {
         this.limits = executor.limits();
         checkPools(config, limits);
         this.config = config;
@@ -85,7 +101,8 @@ public final class Engine implements AutoCloseable {
                 scheduler,
                 executor,
                 clock,
-                config.shadowVerificationRate() > 0 ? ShadowVerification.withoutVerifications(listener) : listener);
+                config.shadowVerificationRate() > 0 ? ShadowVerification.withoutVerifications(listener) : listener,
+                kvEvents);
         this.thread = Thread.ofPlatform().name("tandem-engine").unstarted(this::run);
     }
 

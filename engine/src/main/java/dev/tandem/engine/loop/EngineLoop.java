@@ -3,6 +3,8 @@ package dev.tandem.engine.loop;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.kv.KvCache;
+import dev.tandem.engine.kv.KvEvent;
+import dev.tandem.engine.kv.KvEventSink;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.EngineStats;
 import dev.tandem.engine.observe.IsolatedListener;
@@ -16,6 +18,7 @@ import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
+import java.util.List;
 import java.util.Objects;
 
 /**
@@ -37,6 +40,8 @@ public final class EngineLoop {
     private final Executor executor;
     private final Clock clock;
     private final EngineListener listener;
+    private final KvCache kv;
+    private final KvEventSink kvEvents;
     private final SchedulerState state;
     private final PlanCommitter committer;
     private final StepPipeline pipeline;
@@ -55,19 +60,36 @@ public final class EngineLoop {
             Executor executor,
             Clock clock,
             EngineListener listener) {
+        this(config, arrivals, scheduler, executor, clock, listener, KvEventSink.NONE);
+    }
+
+    /**
+     * Creates a loop without requests; the caller is the engine thread from then on.
+     *
+     * @param kvEvents receives the changes of the prefix cache after each step
+     */
+    public EngineLoop(
+            EngineConfig config,
+            AdmissionQueue arrivals,
+            Scheduler scheduler,
+            Executor executor,
+            Clock clock,
+            EngineListener listener,
+            KvEventSink kvEvents) {
         this.arrivals = arrivals;
         this.scheduler = scheduler;
         this.executor = executor;
         this.clock = clock;
         this.listener = new IsolatedListener(listener);
         var limits = executor.limits();
-        KvCache kv = new KvCache(
+        this.kvEvents = kvEvents;
+        this.kv = new KvCache(
                 limits.blockTokens(),
                 limits.hostBlockTokens(),
                 limits.gpuBlocks(),
                 limits.hostBlocks(),
                 limits.staging(),
-                config.prefixCache(),
+                config.prefixCache().withEvents(kvEvents != KvEventSink.NONE),
                 limits.maxSharedBlocks());
         this.state = new SchedulerState(kv, scheduler.copies());
         this.committer = new PlanCommitter(state);
@@ -95,9 +117,17 @@ public final class EngineLoop {
         } else if (!submitted || !pipeline.plansAhead()) {
             emit(commit());
         }
+        offerKvEvents();
         stats = snapshot();
         snapshots.answer(state);
         return computes;
+    }
+
+    private void offerKvEvents() {
+        List<KvEvent> events = kv.takeEvents();
+        if (!events.isEmpty()) {
+            kvEvents.offer(events);
+        }
     }
 
     /** Takes the commands that are present now. Commands that a sink adds meanwhile wait for the next turn. */

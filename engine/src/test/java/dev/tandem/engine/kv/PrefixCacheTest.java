@@ -10,6 +10,7 @@ import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.sampling.TokenSampler;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
@@ -35,7 +36,7 @@ class PrefixCacheTest {
     }
 
     private static KvCache cache(int blocks, long hashMask, long maxShared) {
-        PrefixCacheOptions options = new PrefixCacheOptions(true, 1, hashMask);
+        PrefixCacheOptions options = new PrefixCacheOptions(true, 1, hashMask).withEvents(true);
         return new KvCache(BLOCK, HOST_BLOCK, blocks, 20, PrefillStaging.NONE, options, maxShared);
     }
 
@@ -346,6 +347,64 @@ class PrefixCacheTest {
         assertThat(cache.pending()).isEmpty();
     }
 
+    @Test
+    void blocksThatFollowEachOtherAreOneEvent() {
+        computed(tokens(0, 13));
+        assertThat(cache.takeEvents()).singleElement().satisfies(event -> {
+            KvEvent.Stored stored = (KvEvent.Stored) event;
+            assertThat(stored.hashes()).hasSize(3);
+            assertThat(stored.parent()).isEmpty();
+            assertThat(stored.tokens()).isEqualTo(tokens(0, 12));
+        });
+        assertThat(cache.takeEvents()).isEmpty();
+        computed(tokens(0, 17));
+        assertThat(cache.takeEvents()).singleElement().satisfies(event -> {
+            KvEvent.Stored stored = (KvEvent.Stored) event;
+            assertThat(stored.parent()).isPresent();
+            assertThat(stored.tokens()).isEqualTo(tokens(12, 16));
+        });
+    }
+
+    /** Two host blocks begin with the same GPU block's tokens: it enters once, and leaves with the second. */
+    @Test
+    void whatTwoHostBlocksBeginWithLeavesWithTheLast() {
+        int[] other = tokens(0, 10);
+        other[6] = 77;
+        cache = new KvCache(
+                BLOCK,
+                HOST_BLOCK,
+                30,
+                2,
+                PrefillStaging.NONE,
+                PrefixCacheOptions.on(1).withEvents(true),
+                0);
+        cache.release(compute(start(waiting(tokens(0, 8)), KvTier.HOST)));
+        cache.release(compute(start(waiting(Arrays.copyOf(other, 8)), KvTier.HOST)));
+        KvEventFollower follower = new KvEventFollower();
+        List<KvEvent> events = cache.takeEvents();
+        follower.offer(events);
+        assertThat(events).hasSize(2);
+        assertThat(follower.prefixes(KvTier.HOST)).hasSize(3);
+        cache.release(compute(start(waiting(tokens(50, 57)), KvTier.HOST)));
+        events = cache.takeEvents();
+        follower.offer(events);
+        assertThat(follower.prefixes(KvTier.HOST)).as("the first block is left").hasSize(2);
+    }
+
+    @Test
+    void aResetIsOneEvent() {
+        computed(tokens(0, 9));
+        cache.resetPrefixes(List.of());
+        assertThat(cache.takeEvents()).containsExactly(new KvEvent.Cleared());
+    }
+
+    @Test
+    void withoutEventsNothingIsRecorded() {
+        cache = new KvCache(BLOCK, HOST_BLOCK, 30, 20, PrefillStaging.NONE, PrefixCacheOptions.on(1), 0);
+        computed(tokens(0, 13));
+        assertThat(cache.takeEvents()).isEmpty();
+    }
+
     /** Short hashes collide often: they must cost hits, and never bring KV of other tokens or another salt. */
     @Test
     void aHashOfFourBitsCostsHitsNeverContent() {
@@ -384,6 +443,7 @@ class PrefixCacheTest {
 
         final List<Sequence> live = new ArrayList<>();
         final List<Sequence> waiting = new ArrayList<>();
+        final KvEventFollower follower = new KvEventFollower();
 
         RandomOperations(long seed, long hashMask, long maxShared) {
             this.seed = seed;
@@ -426,6 +486,7 @@ class PrefixCacheTest {
                     }
                 }
                 cache.checkIntegrity(live);
+                checkEvents();
                 if (i % 8 == 0) {
                     live.forEach(this::checkContents);
                 }
@@ -444,6 +505,45 @@ class PrefixCacheTest {
                     .as("seed %d: %s", seed, use)
                     .allMatch(count -> count > 0);
             assertThat(use.demotions()).as("seed %d", seed).isPositive();
+        }
+
+        /** Whoever follows the events knows what both trees hold, after each operation. */
+        void checkEvents() {
+            try {
+                follower.offer(cache.takeEvents());
+            } catch (AssertionError e) {
+                throw new AssertionError("seed " + seed, e);
+            }
+            for (KvTier tier : KvTier.values()) {
+                assertThat(follower.prefixes(tier))
+                        .as("seed %d, %s", seed, tier)
+                        .isEqualTo(held(tier));
+            }
+        }
+
+        /** The prefixes of all nodes, in blocks of the GPU's size. */
+        Set<KvEventFollower.Prefix> held(KvTier tier) {
+            Set<KvEventFollower.Prefix> prefixes = new HashSet<>();
+            BlockPool pool = cache.pool(tier);
+            for (int block = 0; block < pool.size(); block++) {
+                PrefixNode node = pool.node(block);
+                if (node != null) {
+                    List<Integer> tokens = tokens(node);
+                    int each = cache.blockTokens(tier);
+                    for (int end = tokens.size() - each + BLOCK; end <= tokens.size(); end += BLOCK) {
+                        prefixes.add(new KvEventFollower.Prefix(node.salt(), tokens.subList(0, end)));
+                    }
+                }
+            }
+            return prefixes;
+        }
+
+        List<Integer> tokens(PrefixNode last) {
+            List<Integer> tokens = new ArrayList<>();
+            for (PrefixNode node = last; node != null; node = node.previous()) {
+                tokens.addAll(0, Arrays.stream(node.tokens).boxed().toList());
+            }
+            return tokens;
         }
 
         /** Few tokens and salts, so that prefixes meet. */

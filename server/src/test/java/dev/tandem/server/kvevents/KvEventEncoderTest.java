@@ -1,0 +1,64 @@
+package dev.tandem.server.kvevents;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.kv.KvEvent;
+import dev.tandem.engine.kv.KvTier;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.OptionalLong;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+
+/** The bytes are those of Python's msgpack 1.2.4 for the same values. */
+class KvEventEncoderTest {
+    private static final String BATCH =
+            "93cb40934a00000000009489a474797065ab426c6f636b53746f726564ac626c6f636b5f6861736865"
+                    + "739301cd012ccf8000000000000005b1706172656e745f626c6f636b5f68617368c0a9746f6b656e5f6964739c78797a7b7c7d7e7fcc"
+                    + "80cc81cc82cc83aa626c6f636b5f73697a6504a76c6f72615f6964c0a66d656469756da3475055a96c6f72615f6e616d65c0aa657874"
+                    + "72615f6b6579739391d924612073616c74206f66206d6f7265207468616e207468697274792d6f6e65206279746573c0c088a4747970"
+                    + "65ab426c6f636b53746f726564ac626c6f636b5f68617368657391ce00011170b1706172656e745f626c6f636b5f68617368cfffffff"
+                    + "ffffffffffa9746f6b656e5f6964739400cdffffce000100007faa626c6f636b5f73697a6504a76c6f72615f6964c0a66d656469756d"
+                    + "a3435055a96c6f72615f6e616d65c083a474797065ac426c6f636b52656d6f766564ac626c6f636b5f68617368657393ccffcc80cf00"
+                    + "00000100000000a66d656469756da343505581a474797065b0416c6c426c6f636b73436c656172656400";
+
+    @Test
+    void aBatchHasTheBytesOfMsgpack() {
+        List<KvEvent> events = List.of(
+                new KvEvent.Stored(
+                        KvTier.GPU,
+                        new long[] {1, 300, Long.MIN_VALUE + 5},
+                        OptionalLong.empty(),
+                        IntStream.range(120, 132).toArray(),
+                        4,
+                        "a salt of more than thirty-one bytes"),
+                new KvEvent.Stored(
+                        KvTier.HOST,
+                        new long[] {70_000},
+                        OptionalLong.of(-1),
+                        new int[] {0, 65_535, 65_536, 127},
+                        4,
+                        "a salt of more than thirty-one bytes"),
+                new KvEvent.Removed(KvTier.HOST, new long[] {255, 128, 1L << 32}),
+                new KvEvent.Cleared());
+        assertThat(HexFormat.of().formatHex(KvEventEncoder.encode(1234.5, events)))
+                .isEqualTo(BATCH);
+    }
+
+    @Test
+    void sizesHaveTheBytesOfMsgpack() throws NoSuchAlgorithmException {
+        MessagePackWriter out = new MessagePackWriter();
+        out.array(6).array(16);
+        IntStream.range(0, 16).forEach(out::unsigned);
+        out.array(65_536);
+        IntStream.range(0, 65_536).forEach(out::unsigned);
+        out.text("x".repeat(255)).text("x".repeat(256)).text("x".repeat(65_536)).map(16);
+        IntStream.range(0, 16).forEach(i -> out.text(Integer.toString(i)).unsigned(i));
+        byte[] bytes = out.toBytes();
+        assertThat(bytes).hasSize(262_363);
+        assertThat(HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(bytes)))
+                .isEqualTo("96ee5ea24998e982dcddef44b96e124bcdd83649de55b525e96e848b434a6ddb");
+    }
+}
