@@ -9,9 +9,9 @@ String weather(String city) {
 void main(String[] arguments) throws Exception {
     var json = new ObjectMapper();
     JsonNode body = json.readTree("""
-            {"max_tokens": 500, "messages": [], "tools": [{"type": "function", "function": {"name": "weather",
+            {"temperature": 0, "max_tokens": 500, "tools": [{"type": "function", "function": {"name": "weather",
             "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]}""");
-    var messages = body.path("messages").asArray();
+    var messages = body.asObject().withArray("messages");
     messages.addObject().put("role", "user").put("content", arguments[1]);
     var request = HttpRequest.newBuilder(URI.create(arguments[0] + "/v1/chat/completions"))
             .header("Content-Type", "application/json");

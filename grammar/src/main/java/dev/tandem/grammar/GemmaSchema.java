@@ -7,6 +7,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.NavigableMap;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
@@ -41,12 +42,14 @@ final class GemmaSchema {
             "definitions");
     private static final List<String> ALTERNATIVES = List.of("$ref", "const", "enum", "anyOf");
     private static final String TYPE = "type";
+    private static final Set<String> LIMITS_OF_NUMBERS =
+            Set.of("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf");
     /** Keywords by the type that they imply. */
     private static final Map<String, Set<String>> BY_TYPE = Map.of(
             "object", Set.of("properties", "required", "additionalProperties"),
             "array", Set.of("items", "minItems", "maxItems"),
             "string", Set.of("minLength", "maxLength"),
-            "number", Set.of("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"));
+            "number", LIMITS_OF_NUMBERS);
     /** Keys that the notation can have; others would read as its punctuation. */
     private static final Pattern KEY = Pattern.compile("[^\\s:,{}\\[\\]\"<](.*[^\\s:,{}\\[\\]\"<])?");
 
@@ -223,7 +226,7 @@ final class GemmaSchema {
     /** Numbers are JSON's. */
     private static String number(String type, JsonNode schema) {
         ObjectNode number = JsonNodeFactory.instance.objectNode().put(TYPE, type);
-        BY_TYPE.get("number").stream()
+        LIMITS_OF_NUMBERS.stream()
                 .sorted()
                 .filter(schema::has)
                 .forEach(keyword -> number.set(keyword, schema.path(keyword)));
@@ -263,7 +266,7 @@ final class GemmaSchema {
 
     private String object(JsonNode schema) {
         JsonNode further = schema.path("additionalProperties");
-        Map<String, JsonNode> properties =
+        NavigableMap<String, JsonNode> properties =
                 new TreeMap<>(Comparator.comparing((String key) -> key.toLowerCase(Locale.ROOT))
                         .thenComparing(Comparator.naturalOrder()));
         schema.path("properties").propertyStream().forEach(entry -> properties.put(entry.getKey(), entry.getValue()));
@@ -288,15 +291,16 @@ final class GemmaSchema {
     }
 
     /** A rule for each property and those after it, once with a comma before it and once without, from the last. */
-    private String properties(Map<String, JsonNode> properties, Set<String> required) {
+    private String properties(NavigableMap<String, JsonNode> properties, Set<String> required) {
         String first = "";
         String next = "";
-        for (String key : List.copyOf(properties.keySet()).reversed()) {
+        for (Map.Entry<String, JsonNode> property : properties.descendingMap().entrySet()) {
+            String key = property.getKey();
             if (!KEY.matcher(key).matches() || PUNCTUATION.matcher(key).find()) {
                 throw new GrammarException("the property '" + key
                         + "' has a character that separates values in the calls of this model's format; rename it");
             }
-            String pair = GrammarSource.quoted(key + ":") + " " + value(properties.get(key)) + " " + next;
+            String pair = GrammarSource.quoted(key + ":") + " " + value(property.getValue()) + " " + next;
             boolean optional = !required.contains(key);
             String firstHere = define(name(), optional(pair, first, optional));
             next = define(name(), optional("\",\" " + pair, next, optional));
