@@ -2,19 +2,26 @@
 """Measures function calling with single-turn cases of the Berkeley Function Calling Leaderboard.
 
     pip download --no-deps bfcl-eval==2026.3.23
-    tools/bfcl.py bfcl_eval-2026.3.23-py3-none-any.whl --cases 200 --tool-choice auto
+    tools/bfcl.py bfcl_eval-2026.3.23-py3-none-any.whl --cases 200 --journal cases.jsonl
 
-The wheel is read as data; none of its code runs. The cases are an equal number of each category, drawn by the seed.
+The wheel is read as data; none of its code runs. The cases are an equal number of each category, drawn by the seed,
+and the categories come by turns. Each case is asked with each tool_choice; the second finds its prompt cached.
 A case is correct when the calls are the expected ones, in any order: equal names, and each argument one of the
 allowed values. Text is compared by its letters and digits without case. In the category irrelevance no call is
-expected. The score is Tandem's own and not the leaderboard's, whose checker knows more of Python's types.
-The last line printed is a JSON line with the results.
+expected, so it is asked with auto alone. The score is Tandem's own and not the leaderboard's, whose checker knows
+more of Python's types.
+The journal has a line per answer. A run that finds one goes on after its answers, so a run may be ended at any time.
+The last lines printed are a JSON line with the results per tool_choice, over all answers of the journal.
 """
 
 import argparse
+import concurrent.futures
+import itertools
 import json
+import os
 import random
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -30,7 +37,7 @@ def lines(wheel, name):
 
 
 def load(path, cases, seed):
-    """A list of (category, question, functions, expected calls)."""
+    """A list of (id, category, question, functions, expected calls), in which the categories come by turns."""
     chosen = []
     with zipfile.ZipFile(path) as wheel:
         for category in CATEGORIES:
@@ -39,9 +46,12 @@ def load(path, cases, seed):
             if category != "irrelevance":
                 answers = lines(wheel, f"bfcl_eval/data/possible_answer/BFCL_v4_{category}.json")
                 expected = {answer["id"]: answer["ground_truth"] for answer in answers}
-            for case in random.Random(seed).sample(questions, cases // len(CATEGORIES)):
-                chosen.append((category, case["question"][0], case["function"], expected.get(case["id"], [])))
-    return chosen
+            sample = random.Random(seed).sample(questions, cases // len(CATEGORIES))
+            chosen.append(
+                [(case["id"], category, case["question"][0], case["function"], expected.get(case["id"], []))
+                 for case in sample]
+            )
+    return list(itertools.chain.from_iterable(zip(*chosen)))
 
 
 def schema(node):
@@ -133,6 +143,69 @@ def read_calls(choice):
     return calls, unparsable
 
 
+class Journal:
+    """The answers so far, by case and tool_choice; a line of the file per answer."""
+
+    def __init__(self, path):
+        self.lock = threading.Lock()
+        self.answers = {}
+        if path and os.path.exists(path):
+            with open(path) as file:
+                for line in file:
+                    answer = json.loads(line)
+                    self.answers[answer["id"], answer["tool_choice"]] = answer
+        self.file = open(path, "a") if path else None
+
+    def add(self, answer):
+        with self.lock:
+            self.answers[answer["id"], answer["tool_choice"]] = answer
+            if self.file:
+                self.file.write(json.dumps(answer) + "\n")
+                self.file.flush()
+
+
+def run_case(case, choices, options, journal, deadline):
+    """Asks one case with each tool_choice that the journal has not."""
+    name, category, messages, functions, expected = case
+    for choice in choices:
+        if category == "irrelevance" and choice == "required" or (name, choice) in journal.answers:
+            continue
+        if time.monotonic() > deadline:
+            return
+        answer = ask(options.url, options.model, messages, functions, choice)
+        calls, broken = read_calls(answer)
+        right = not broken and correct(calls, expected)
+        journal.add(
+            {
+                "id": name,
+                "category": category,
+                "tool_choice": choice,
+                "right": right,
+                "unparsable": broken,
+                "finish_reason": answer["finish_reason"],
+                "calls": calls,
+                "content": answer["message"].get("content"),
+            }
+        )
+        print(f"{name} {choice}: {'right' if right else 'wrong'} {calls} expected {expected}", flush=True)
+
+
+def result(answers, options, choice):
+    """The line for the results of one tool_choice."""
+    counts = {c: [a["right"] for a in answers if a["category"] == c] for c in CATEGORIES}
+    cut = [a for a in answers if a["finish_reason"] == "length"]
+    return {
+        "benchmark": "bfcl",
+        "data": options.wheel.rsplit("/", 1)[-1],
+        "seed": options.seed,
+        "tool_choice": choice,
+        "correct": {category: sum(rights) for category, rights in counts.items() if rights},
+        "cases": {category: len(rights) for category, rights in counts.items() if rights},
+        "unparsable": sum(a["unparsable"] for a in answers if a not in cut),
+        "cut": len(cut),
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("wheel", help="bfcl_eval-*.whl")
@@ -140,36 +213,26 @@ def main():
     parser.add_argument("--model", default="", help="of the server; its only one when left out")
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=36)
-    parser.add_argument("--tool-choice", choices=["auto", "required"], default="auto")
+    parser.add_argument("--tool-choice", choices=["auto", "required"], nargs="+", default=["auto", "required"])
+    parser.add_argument("--concurrency", type=int, default=8, help="cases at a time")
+    parser.add_argument("--journal", help="file of the answers; left out, they are not kept")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no request is sent after that")
     options = parser.parse_args()
-    score = {category: [0, 0] for category in CATEGORIES}
-    unparsable = cut = 0
     start = time.monotonic()
-    for category, messages, functions, expected in load(options.wheel, options.cases, options.seed):
-        if category == "irrelevance" and options.tool_choice == "required":
-            continue
-        choice = ask(options.url, options.model, messages, functions, options.tool_choice)
-        calls, broken = read_calls(choice)
-        if choice["finish_reason"] == "length":
-            cut += 1
-        else:
-            unparsable += broken
-        right = not broken and correct(calls, expected)
-        score[category][0] += right
-        score[category][1] += 1
-        print(f"{category}: {'right' if right else 'wrong'} {calls} expected {expected}", flush=True)
-    result = {
-        "benchmark": "bfcl",
-        "data": options.wheel.rsplit("/", 1)[-1],
-        "seed": options.seed,
-        "tool_choice": options.tool_choice,
-        "correct": {category: right for category, (right, all_) in score.items() if all_},
-        "cases": {category: all_ for category, (_, all_) in score.items() if all_},
-        "unparsable": unparsable,
-        "cut": cut,
-        "seconds": round(time.monotonic() - start, 1),
-    }
-    print(json.dumps(result))
+    journal = Journal(options.journal)
+    cases = load(options.wheel, options.cases, options.seed)
+    with concurrent.futures.ThreadPoolExecutor(options.concurrency) as pool:
+        runs = [
+            pool.submit(run_case, case, options.tool_choice, options, journal, start + options.seconds)
+            for case in cases
+        ]
+        for run in concurrent.futures.as_completed(runs):
+            run.result()
+    for choice in options.tool_choice:
+        answers = [
+            journal.answers[case[0], choice] for case in cases if (case[0], choice) in journal.answers
+        ]
+        print(json.dumps(result(answers, options, choice)))
 
 
 if __name__ == "__main__":

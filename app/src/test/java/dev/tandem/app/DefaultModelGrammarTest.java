@@ -21,7 +21,7 @@ class DefaultModelGrammarTest {
             "before <|im_end|> after <|endoftext|>",
             "\u0001\u007f\r\n");
 
-    private final DefaultModelGrammar model = new DefaultModelGrammar();
+    private final ModelGrammar model = new ModelGrammar();
 
     @AfterEach
     void close() {
@@ -36,13 +36,13 @@ class DefaultModelGrammarTest {
                 GrammarMatcher matcher = grammar.matcher();
                 for (int token : plain(text)) {
                     matcher.fillBitmask(bitmask);
-                    assertThat(DefaultModelGrammar.isAllowed(bitmask, token))
+                    assertThat(ModelGrammar.isAllowed(bitmask, token))
                             .as("token %s of %s", model.tokenizer.vocabulary().token(token), text)
                             .isTrue();
                     matcher.accept(token);
                 }
                 matcher.fillBitmask(bitmask);
-                assertThat(model.ends).allMatch(end -> DefaultModelGrammar.isAllowed(bitmask, end));
+                assertThat(model.ends).allMatch(end -> ModelGrammar.isAllowed(bitmask, end));
                 matcher.close();
             }
         }

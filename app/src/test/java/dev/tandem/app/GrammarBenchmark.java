@@ -11,8 +11,9 @@ import java.util.SplittableRandom;
 import tools.jackson.databind.ObjectMapper;
 
 /**
- * Times of compiling a schema and of moving on by a token and computing the next bitmask, with the default model's
- * vocabulary. It follows random outputs; {@code main} prints medians and 99th percentiles in microseconds.
+ * Times of compiling a schema and of moving on by a token and computing the next bitmask, with the vocabulary of the
+ * model that {@code main} is given, or else of the default model. It follows random outputs; {@code main} prints
+ * medians and 99th percentiles in microseconds.
  */
 final class GrammarBenchmark {
     private static final int WARM_UP = 20;
@@ -35,7 +36,7 @@ final class GrammarBenchmark {
         List<Long> compile = new ArrayList<>();
         List<Long> copy = new ArrayList<>();
         List<Long> token = new ArrayList<>();
-        try (DefaultModelGrammar model = new DefaultModelGrammar()) {
+        try (ModelGrammar model = new ModelGrammar(arguments)) {
             SplittableRandom random = new SplittableRandom(1);
             int[] bitmask = model.bitmask();
             for (int round = 0; round < WARM_UP + ROUNDS; round++) {
@@ -60,14 +61,10 @@ final class GrammarBenchmark {
     }
 
     private static void follow(
-            DefaultModelGrammar model,
-            GrammarMatcher matcher,
-            int[] bitmask,
-            SplittableRandom random,
-            List<Long> times) {
+            ModelGrammar model, GrammarMatcher matcher, int[] bitmask, SplittableRandom random, List<Long> times) {
         for (int i = 0; i < MAX_TOKENS; i++) {
             int next = random.ints(0, model.tokenizer.vocabulary().size())
-                    .filter(token -> DefaultModelGrammar.isAllowed(bitmask, token))
+                    .filter(token -> ModelGrammar.isAllowed(bitmask, token))
                     .findFirst()
                     .orElseThrow();
             long start = System.nanoTime();

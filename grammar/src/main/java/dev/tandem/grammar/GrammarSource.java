@@ -39,14 +39,38 @@ public record GrammarSource(Syntax syntax, String text) {
         NONE
     }
 
+    /** What stands between the markers of a tag. */
+    public sealed interface Content {
+        /** JSON of a schema that a client sent. */
+        record Schema(JsonNode schema) implements Content {}
+
+        /** JSON of a grammar of the syntax {@link Syntax#JSON_SCHEMA}. */
+        record Json(GrammarSource source) implements Content {}
+
+        /** Any text. */
+        record Free() implements Content {}
+
+        /**
+         * A value of a schema in the notation of Gemma's calls.
+         *
+         * @param quote the special token around strings
+         */
+        record Gemma(JsonNode schema, String quote) implements Content {}
+    }
+
     /**
-     * Text between two markers that must match a schema, as in vLLM's structural tags.
+     * Text between two markers, as in vLLM's structural tags.
      *
      * @param begin the text that begins the tag
-     * @param schema JSON schema of the text between
+     * @param content the text between
      * @param end the text that ends the tag
      */
-    public record Tag(String begin, JsonNode schema, String end) {}
+    public record Tag(String begin, Content content, String end) {
+        /** A tag with JSON of a schema. */
+        public Tag(String begin, JsonNode schema, String end) {
+            this(begin, new Content.Schema(schema), end);
+        }
+    }
 
     /**
      * Free text before what a grammar describes, as the reasoning of a model.
@@ -166,9 +190,9 @@ public record GrammarSource(Syntax syntax, String text) {
     public static GrammarSource structuralTags(
             List<Tag> tags, List<String> triggers, Optional<Lead> lead, Map<String, Integer> special) {
         List<String> unused = new ArrayList<>(triggers);
-        List<String> rules = new ArrayList<>();
+        List<String> alternatives = new ArrayList<>();
+        StringBuilder rules = new StringBuilder();
         for (Tag tag : tags) {
-            check(tag.schema());
             String trigger = triggers.stream()
                     .filter(tag.begin()::startsWith)
                     .findFirst()
@@ -176,14 +200,14 @@ public record GrammarSource(Syntax syntax, String text) {
                             + "' starts with none of the triggers; add one that it starts with"));
             unused.remove(trigger);
             String rest = tag.begin().substring(trigger.length());
-            rules.add("trigger" + triggers.indexOf(trigger) + literal(rest, special) + " %json " + tag.schema()
-                    + literal(tag.end(), special));
+            alternatives.add("trigger" + triggers.indexOf(trigger) + literal(rest, special)
+                    + content(tag, "value" + alternatives.size(), special, rules) + literal(tag.end(), special));
         }
         if (!unused.isEmpty()) {
             throw new GrammarException("the trigger '" + unused.getFirst() + "' begins no tag; leave it out");
         }
         StringBuilder grammar = new StringBuilder("start:" + before(lead, special) + " tag* TEXT\ntag: "
-                + String.join("\n   | ", rules) + "\n" + thought(lead, special));
+                + String.join("\n   | ", alternatives) + "\n" + rules + thought(lead, special));
         for (int i = 0; i < triggers.size(); i++) {
             grammar.append(until("trigger" + i, triggers.get(i), special));
         }
@@ -198,8 +222,7 @@ public record GrammarSource(Syntax syntax, String text) {
      * @throws GrammarException when a schema is refused
      */
     public static GrammarSource tagList(List<Tag> tags, Row row, Optional<Lead> lead, Map<String, Integer> special) {
-        return lark("start:" + before(lead, special) + row(tags, row, special) + thought(lead, special)
-                + (lead.isPresent() ? TEXT : ""));
+        return lark("start:" + before(lead, special) + row(tags, row, special) + thought(lead, special) + TEXT);
     }
 
     /**
@@ -216,15 +239,43 @@ public record GrammarSource(Syntax syntax, String text) {
 
     /** The end of the rule for a row of tags, and the rule for one of them. */
     private static String row(List<Tag> tags, Row row, Map<String, Integer> special) {
-        tags.forEach(tag -> check(tag.schema()));
-        String tag = String.join(
-                " |",
-                tags.stream()
-                        .map(one ->
-                                literal(one.begin(), special) + " %json " + one.schema() + literal(one.end(), special))
-                        .toList());
+        StringBuilder rules = new StringBuilder();
+        List<String> alternatives = new ArrayList<>();
+        for (Tag tag : tags) {
+            alternatives.add(literal(tag.begin(), special)
+                    + content(tag, "value" + alternatives.size(), special, rules)
+                    + literal(tag.end(), special));
+        }
         String more = row.several() ? " (" + literal(row.separator(), special).strip() + " tag)*" : "";
-        return literal(row.begin(), special) + " tag" + more + literal(row.end(), special) + "\ntag:" + tag + "\n";
+        return literal(row.begin(), special) + " tag" + more + literal(row.end(), special) + "\ntag:"
+                + String.join(" |", alternatives) + "\n" + rules;
+    }
+
+    /**
+     * The expression for a tag's content.
+     *
+     * @param name that begins the names of its rules
+     * @param rules that it needs are added to these
+     */
+    private static String content(Tag tag, String name, Map<String, Integer> special, StringBuilder rules) {
+        return switch (tag.content()) {
+            case Content.Schema json -> {
+                check(json.schema());
+                yield " %json " + json.schema();
+            }
+            case Content.Json json -> " %json " + json.source().text();
+            case Content.Free free -> " TEXT";
+            case Content.Gemma gemma -> {
+                Integer token = special.get(gemma.quote());
+                if (token == null) {
+                    throw new GrammarException("the model's vocabulary has no special token " + gemma.quote());
+                }
+                GemmaSchema schema = new GemmaSchema(name, gemma.schema(), gemma.quote(), token);
+                String start = " " + schema.start();
+                rules.append(schema.rules());
+                yield start;
+            }
+        };
     }
 
     private static String before(Optional<Lead> lead, Map<String, Integer> special) {
@@ -273,7 +324,7 @@ public record GrammarSource(Syntax syntax, String text) {
     }
 
     /** Lark's strings are JSON's, but without any control character. */
-    private static String quoted(String text) {
+    static String quoted(String text) {
         StringBuilder quoted = new StringBuilder("\"");
         for (char c : JsonStringEncoder.getInstance().quoteAsCharArray(text)) {
             quoted.append(Character.isISOControl(c) ? String.format("\\u%04x", (int) c) : String.valueOf(c));

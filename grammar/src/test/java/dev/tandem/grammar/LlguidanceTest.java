@@ -209,6 +209,23 @@ class LlguidanceTest {
     }
 
     @Test
+    void tagsMayHaveFreeText() {
+        Map<String, Integer> special = Map.of("[END]", Vocabularies.MARKER);
+        GrammarSource source = GrammarSource.tagList(
+                List.of(
+                        new GrammarSource.Tag("final:", new GrammarSource.Content.Free(), ""),
+                        new GrammarSource.Tag("call:", JSON.readTree("{\"const\": 1}"), "")),
+                new GrammarSource.Row("", "", "", false),
+                Optional.of(new GrammarSource.Lead("think:", "[END]")),
+                special);
+        String end = Vocabularies.BYTES.token(Vocabularies.MARKER);
+        assertThat(accepts(source, "think:a\n" + end + "final:call:2\n")).isTrue();
+        assertThat(accepts(source, "final:")).isTrue();
+        assertThat(accepts(source, "call:1")).isTrue();
+        assertThat(accepts(source, "call:2")).isFalse();
+    }
+
+    @Test
     void structuralTagsConstrainOnlyWhatFollowsATrigger() {
         GrammarSource source = GrammarSource.structuralTags(
                 List.of(

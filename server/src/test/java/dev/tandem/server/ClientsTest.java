@@ -98,6 +98,11 @@ class ClientsTest {
     }
 
     @Test
+    void whatTheDescriptionAllowsAndForbids() throws IOException, InterruptedException {
+        run(property("tandem.clients.schemathesis"), "src/test/clients/described.py");
+    }
+
+    @Test
     void clientsForJavaScript() throws IOException, InterruptedException {
         run("node", property("tandem.clients.node") + "/clients.mjs");
     }

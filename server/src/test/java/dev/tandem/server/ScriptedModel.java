@@ -47,6 +47,9 @@ final class ScriptedModel implements Tokenizer, Executor {
             "<|tool_call>",
             "<tool_call|>",
             "<|\"|>",
+            "<start_function_call>",
+            "<end_function_call>",
+            "<escape>",
             "<think>",
             "</think>");
 
@@ -81,6 +84,11 @@ final class ScriptedModel implements Tokenizer, Executor {
         vocabulary = new Vocabulary(tokens, special, literal, Vocabulary.Spelling.BYTE_LEVEL);
     }
 
+    /** The token of a marker. */
+    static int id(String marker) {
+        return FIRST_MARKER + MARKERS.indexOf(marker);
+    }
+
     private static float[] logits() {
         float[] logits = new float[FIRST_MARKER + MARKERS.size()];
         logits['b'] = (float) Math.log(2);
@@ -95,7 +103,7 @@ final class ScriptedModel implements Tokenizer, Executor {
             Optional<String> marker = MARKERS.stream().filter(rest::startsWith).findFirst();
             boolean isEmptyObject = rest.startsWith(EMPTY_OBJECT);
             int character = isEmptyObject ? EMPTY_OBJECT_ID : text.charAt(i);
-            tokens.add(marker.map(m -> FIRST_MARKER + MARKERS.indexOf(m)).orElse(character));
+            tokens.add(marker.map(ScriptedModel::id).orElse(character));
             i += marker.map(String::length).orElse(isEmptyObject ? EMPTY_OBJECT.length() : 1);
         }
         return tokens.stream().mapToInt(Integer::intValue).toArray();

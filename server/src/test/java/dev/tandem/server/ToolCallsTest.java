@@ -320,13 +320,74 @@ class ToolCallsTest {
         }
     }
 
+    private static final String HARMONY = BODY + "{# <|channel|> <|message|> <|call|> #}{{ reasoning_effort }}";
+    private static final String ANALYSIS = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant";
+
     @Test
-    void callsOfChannelsCannotBeAlternatives() throws IOException {
-        try (ScriptedServer server =
-                new ScriptedServer(BODY + "{# <|channel|> <|message|> <|call|> #}", prompt -> "x")) {
-            RawClient.Answer answer = server.ask(TOOLS + ", " + SCHEMA);
-            assertThat(answer.status()).as(answer.body()).isEqualTo(501);
-            assertThat(answer.error()).contains("response_format with tools", "channels");
+    void inChannelsTheModelReasonsBeforeJsonOrACall() throws IOException {
+        for (String fields : List.of(TOOLS + ", " + SCHEMA, SCHEMA)) {
+            try (ScriptedServer server =
+                    new ScriptedServer(HARMONY, prompt -> ANALYSIS + "<|channel|>final<|message|>5")) {
+                JsonNode message = server.choice(fields + ", \"reasoning_effort\": \"high\"")
+                        .path("message");
+                assertThat(message.path("content").asString()).isEqualTo("5");
+                assertThat(message.path("reasoning_content").asString()).isEqualTo("Hm.");
+                assertThat(server.scripted.seen.getFirst()).endsWith("high");
+                String grammar = server.grammars.compiled.getLast().text();
+                assertThat(grammar)
+                        .contains("thought)? tag\n")
+                        .contains("\"final\"", "%json {\"const\":5}", "\"assistant\"");
+                assertThat(grammar.contains("to=functions.weather")).isEqualTo(fields.contains("tools"));
+                RawClient.Answer budget = server.ask(fields + ", \"thinking_token_budget\": 5");
+                assertThat(budget.status()).isEqualTo(400);
+                assertThat(budget.parameter()).isEqualTo("response_format");
+            }
+        }
+        try (ScriptedServer server = new ScriptedServer(
+                HARMONY, prompt -> "<|channel|>commentary to=functions.time <|constrain|>json<|message|>{}<|call|>")) {
+            JsonNode choice = server.choice(TOOLS + ", " + SCHEMA);
+            assertThat(name(choice.at("/message/tool_calls/0"))).isEqualTo("time");
+            assertThat(choice.path("finish_reason").asString()).isEqualTo("tool_calls");
+        }
+    }
+
+    @Test
+    void otherGrammarsLeaveNoRoomForChannels() throws IOException {
+        try (ScriptedServer server = new ScriptedServer(HARMONY, prompt -> "yes")) {
+            String choice = "\"structured_outputs\": {\"choice\": [\"yes\"]}";
+            assertThat(server.choice(choice).at("/message/content").asString()).isEqualTo("yes");
+            assertThat(server.ask(choice + ", \"reasoning_effort\": \"high\"").status())
+                    .isEqualTo(400);
+        }
+    }
+
+    @Test
+    void gemmasCallsAreConstrainedInTheirNotation() throws IOException {
+        String call = "<|tool_call>call:time{a:<|\"|>b<|\"|>}<tool_call|>";
+        try (ScriptedServer server = new ScriptedServer(BODY + "{# <|tool_call> #}", prompt -> call)) {
+            for (String fields : List.of(REQUIRED, STRICT, TOOLS + ", " + SCHEMA)) {
+                assertThat(server.choice(fields)
+                                .at("/message/tool_calls/0/function/arguments")
+                                .asString())
+                        .isEqualTo("{\"a\":\"b\"}");
+                assertThat(server.grammars.compiled.getLast().text())
+                        .contains("call:time")
+                        .contains("/[A-Za-z_][A-Za-z0-9_]*/ \":\"")
+                        .contains("<[" + ScriptedModel.id("<|\"|>") + "]>");
+            }
+            assertThat(server.grammars.compiled.getLast().text()).startsWith("start: %json {\"const\":5} | tags");
+            RawClient.Answer refused = server.ask("\"tool_choice\": \"required\", \"tools\": [{\"type\": \"function\","
+                    + " \"function\": {\"name\": \"a\", \"parameters\": {\"properties\": {\"x\": {\"not\": {}}}}}}]");
+            assertThat(refused.status()).isEqualTo(400);
+            assertThat(refused.error()).contains("the keyword not is not supported");
+        }
+        String older = "<start_function_call>call:time{}<end_function_call>";
+        try (ScriptedServer server = new ScriptedServer(BODY + "{# <start_function_call> #}", prompt -> older)) {
+            assertThat(name(server.choice(REQUIRED).at("/message/tool_calls/0")))
+                    .isEqualTo("time");
+            assertThat(server.grammars.compiled.getLast().text())
+                    .contains("<[" + ScriptedModel.id("<escape>") + "]>")
+                    .contains("<[" + ScriptedModel.id("<end_function_call>") + "]>");
         }
     }
 
@@ -360,13 +421,16 @@ class ToolCallsTest {
     @ParameterizedTest
     @MethodSource("families")
     void formatsAreConstrainedWhereAGrammarCanExpressThem(List<String> family) throws IOException {
-        boolean gemma = family.get(0).contains("<|tool_call>");
+        // nothing marks a call of Llama, and a list of Mistral has several after one marker
+        boolean unmarked = family.get(0).contains("TOOL_CALLS") || family.get(0).contains("parameters");
         try (ScriptedServer server = new ScriptedServer(BODY + family.get(0), prompt -> family.get(1))) {
             RawClient.Answer required = server.ask(REQUIRED);
-            assertThat(required.status()).as(required.body()).isEqualTo(gemma ? 501 : 200);
+            assertThat(required.status()).as(required.body()).isEqualTo(200);
             RawClient.Answer strict = server.ask(STRICT);
-            assertThat(strict.status()).isEqualTo(501);
-            assertThat(strict.error()).contains("tools[1].function.strict", "let the model decide");
+            assertThat(strict.status()).as(strict.body()).isEqualTo(unmarked ? 501 : 200);
+            if (unmarked) {
+                assertThat(strict.error()).contains("tools[1].function.strict", "let the model decide");
+            }
         }
     }
 
@@ -387,8 +451,8 @@ class ToolCallsTest {
                 HERMES + "{# </think> #}", prompt -> "<think>a</think><tool_call>{\"name\": \"time\"}</tool_call>")) {
             server.choice(REQUIRED);
             assertThat(server.grammars.compiled.getLast().text())
-                    .contains("(<[1010]> thought)?")
-                    .contains("thinking: TEXT <[1011]>");
+                    .contains("(<[" + ScriptedModel.id("<think>") + "]> thought)?")
+                    .contains("thinking: TEXT <[" + ScriptedModel.id("</think>") + "]>");
         }
     }
 

@@ -42,15 +42,25 @@ record AnswerReading(
     /**
      * The reading of a model's answers.
      *
+     * @param demanded what an answer without calls must match; only channels leave room for reasoning beside it
      * @param prompt of the request
-     * @throws RequestException when calls are constrained and the reasoning has a budget: its end makes a second
+     * @throws RequestException when the answer is constrained and the reasoning has a budget: its end makes a second
      *     request of the engine, which no grammar outlives
      */
     static AnswerReading of(
-            ServedModel model, ToolUse tools, int[] prompt, boolean includeReasoning, ReasoningFields.Budget budget) {
-        tools.constrainedBy()
+            ServedModel model,
+            ToolUse tools,
+            Optional<GrammarFields.Constraint> demanded,
+            int[] prompt,
+            boolean includeReasoning,
+            ReasoningFields.Budget budget) {
+        demanded.map(GrammarFields.Constraint::field)
+                .or(tools::constrainedBy)
                 .ifPresent(field ->
                         refuseTogether(field, budget.field(), budget.tokens().isPresent()));
+        if (demanded.isPresent() && !leavesRoomForReasoning(demanded.get(), model.answers())) {
+            return tools.tools().isEmpty() ? TEXT : withoutReasoning(tools, model);
+        }
         int[] end = Arrays.copyOfRange(prompt, Math.max(0, prompt.length - PROMPT_END_TOKENS), prompt.length);
         return new AnswerReading(
                 model.answers(),
@@ -62,25 +72,20 @@ record AnswerReading(
                 budget.tokens());
     }
 
-    /**
-     * The reading of answers that match a grammar, which leaves no room for reasoning.
-     *
-     * @param tools that such an answer may call instead
-     * @throws RequestException when the reasoning has a budget
-     */
-    static AnswerReading of(
-            GrammarFields.Constraint demanded, ToolUse tools, ReasoningFields.Budget budget, ServedModel model) {
-        refuseTogether(demanded.field(), budget.field(), budget.tokens().isPresent());
-        return tools.tools().isEmpty()
-                ? TEXT
-                : new AnswerReading(
-                        new AnswerFormat(model.answers().calls(), Optional.empty()),
-                        tools.names(),
-                        tools.parallel(),
-                        false,
-                        "",
-                        true,
-                        OptionalInt.empty());
+    private static AnswerReading withoutReasoning(ToolUse tools, ServedModel model) {
+        return new AnswerReading(
+                new AnswerFormat(model.answers().calls(), Optional.empty()),
+                tools.names(),
+                tools.parallel(),
+                false,
+                "",
+                true,
+                OptionalInt.empty());
+    }
+
+    /** Whether the model may reason before an answer that must match: channels keep both apart. */
+    static boolean leavesRoomForReasoning(GrammarFields.Constraint demanded, AnswerFormat answers) {
+        return demanded.isJson() && answers.hasChannels();
     }
 
     /** Refuses a request that has both. */

@@ -6,10 +6,12 @@ import dev.tandem.grammar.GrammarSource;
 import dev.tandem.text.Vocabulary;
 import dev.tandem.text.answer.ReasoningFormat;
 import dev.tandem.text.answer.ToolCallFormat;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.function.Supplier;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.JsonNodeFactory;
 import tools.jackson.databind.node.ObjectNode;
@@ -30,11 +32,24 @@ final class CallGrammar {
      * @param row around and between the calls
      * @param begin of one call; {@link #NAME} stands for the tool's name
      * @param end of one call
+     * @param quote the special token around strings; empty where arguments are JSON
      * @param trigger text that begins calls in free text; empty when free text and calls cannot be told apart
      */
-    private record Layout(GrammarSource.Row row, String begin, String end, String trigger) {
+    private record Layout(GrammarSource.Row row, String begin, String end, String quote, String trigger) {
         static Layout of(String separator, String begin, String end, String trigger) {
-            return new Layout(new GrammarSource.Row("", separator, "", true), begin, end, trigger);
+            return new Layout(new GrammarSource.Row("", separator, "", true), begin, end, "", trigger);
+        }
+
+        /** Gemma's calls follow each other without a separator. */
+        static Layout gemma(String begin, String end, String quote) {
+            return new Layout(new GrammarSource.Row("", "", "", true), begin + "call:NAME", end, quote, begin);
+        }
+
+        GrammarSource.Tag tag(String name, JsonNode schema) {
+            GrammarSource.Content arguments = quote.isEmpty()
+                    ? new GrammarSource.Content.Schema(schema)
+                    : new GrammarSource.Content.Gemma(schema, quote);
+            return new GrammarSource.Tag(begin.replace(NAME, name), arguments, end);
         }
     }
 
@@ -43,13 +58,24 @@ final class CallGrammar {
     private static final Layout LLAMA = Layout.of("; ", "{\"name\": \"NAME\", \"parameters\": ", "}", "");
     private static final Layout MISTRAL = Layout.of("", "[TOOL_CALLS]NAME[ARGS]", "", "[TOOL_CALLS]");
     private static final Layout MISTRAL_LIST = new Layout(
-            new GrammarSource.Row("[TOOL_CALLS] [", ", ", "]", true), "{\"name\": \"NAME\", \"arguments\": ", "}", "");
+            new GrammarSource.Row("[TOOL_CALLS] [", ", ", "]", true),
+            "{\"name\": \"NAME\", \"arguments\": ",
+            "}",
+            "",
+            "");
+
+    private static final Layout GEMMA = Layout.gemma("<|tool_call>", "<tool_call|>", "<|\"|>");
+    private static final Layout FUNCTION_GEMMA =
+            Layout.gemma("<start_function_call>", "<end_function_call>", "<escape>");
     /** A call ends the answer, so there is only one. */
     private static final Layout HARMONY = new Layout(
             new GrammarSource.Row("", "", "", false),
             "<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>",
             "",
+            "",
             "");
+    /** What begins the message that harmony answers with. */
+    private static final String HARMONY_FINAL = "<|channel|>final<|message|>";
 
     private CallGrammar() {}
 
@@ -64,39 +90,55 @@ final class CallGrammar {
         if (demanded.isEmpty()) {
             return of(tools, reading, model);
         }
-        return tools.tools().isEmpty() ? demanded : Optional.of(jsonOrCalls(demanded.get(), tools, reading, model));
+        GrammarFields.Constraint json = demanded.get();
+        AnswerReading.refuseTogether(
+                json.field(),
+                "tools that may be called, because it demands no JSON",
+                !tools.tools().isEmpty() && !json.isJson());
+        if (json.isJson() && reading.format().hasChannels()) {
+            return Optional.of(constraint(
+                    json.field(),
+                    () -> messages(new GrammarSource.Content.Json(json.source()), tools, reading, model)));
+        }
+        return tools.tools().isEmpty() ? demanded : Optional.of(jsonOrCalls(json, tools, reading, model));
     }
 
-    /** Either JSON or calls, from the first token on. */
-    private static GrammarFields.Constraint jsonOrCalls(
-            GrammarFields.Constraint json, ToolUse tools, AnswerReading reading, ServedModel model) {
-        String field = json.field();
-        AnswerReading.refuseTogether(
-                field,
-                "tools that may be called, because it demands no JSON",
-                json.source().syntax() != GrammarSource.Syntax.JSON_SCHEMA);
-        ToolCallFormat format = reading.format().calls().orElseThrow();
-        if (format == ToolCallFormat.HARMONY) {
-            throw notImplemented(field + " with tools", "the model writes text and calls in channels");
-        }
-        Layout layout = layout(field + " with tools", format, model);
+    private static GrammarFields.Constraint constraint(String field, Supplier<GrammarSource> source) {
         try {
-            return new GrammarFields.Constraint(
-                    field,
-                    GrammarSource.jsonOrTagList(
-                            json.source(),
-                            tags(layout, tools, false),
-                            row(layout, tools),
-                            special(reading, model.tokenizer().vocabulary())));
+            return new GrammarFields.Constraint(field, source.get());
         } catch (GrammarException e) {
             throw GrammarFields.refused(field, e);
         }
     }
 
+    /** Either JSON or calls, from the first token on. */
+    private static GrammarFields.Constraint jsonOrCalls(
+            GrammarFields.Constraint json, ToolUse tools, AnswerReading reading, ServedModel model) {
+        Layout layout = layout(reading.format().calls().orElseThrow(), model);
+        return constraint(
+                json.field(),
+                () -> GrammarSource.jsonOrTagList(
+                        json.source(),
+                        tags(layout, tools, false),
+                        row(layout, tools),
+                        special(reading, model.tokenizer().vocabulary())));
+    }
+
+    /** Harmony's messages: reasoning, if the model likes, and then the answer or a call. */
+    private static GrammarSource messages(
+            GrammarSource.Content answer, ToolUse tools, AnswerReading reading, ServedModel model) {
+        List<GrammarSource.Tag> tags = new ArrayList<>(tags(HARMONY, tools, false));
+        tags.add(new GrammarSource.Tag(HARMONY_FINAL, answer, ""));
+        return GrammarSource.tagList(
+                tags,
+                HARMONY.row(),
+                lead(reading),
+                special(reading, model.tokenizer().vocabulary()));
+    }
+
     private static List<GrammarSource.Tag> tags(Layout layout, ToolUse tools, boolean demanded) {
         return tools.tools().stream()
-                .map(tool -> new GrammarSource.Tag(
-                        layout.begin().replace(NAME, tool.name()), schema(tool, demanded), layout.end()))
+                .map(tool -> layout.tag(tool.name(), schema(tool, demanded)))
                 .toList();
     }
 
@@ -107,60 +149,53 @@ final class CallGrammar {
 
     private static Optional<GrammarFields.Constraint> of(ToolUse tools, AnswerReading reading, ServedModel model) {
         return tools.constrainedBy().map(field -> {
-            Layout layout = layout(field, reading.format().calls().orElseThrow(), model);
+            Layout layout = layout(reading.format().calls().orElseThrow(), model);
             boolean demanded = tools.demand().isPresent();
+            if (!demanded && reading.format().hasChannels()) {
+                return constraint(field, () -> messages(new GrammarSource.Content.Free(), tools, reading, model));
+            }
             if (!demanded && layout.trigger().isEmpty()) {
-                throw notImplemented(
-                        field, "nothing in the model's format tells calls from other text before they are complete");
+                throw RequestException.of(
+                        RequestException.Category.NOT_IMPLEMENTED,
+                        field + " needs calls that are constrained, which this server cannot do: nothing in the"
+                                + " model's format tells calls from other text before they are complete; let the"
+                                + " model decide with tool_choice, and leave out strict");
             }
-            try {
-                return new GrammarFields.Constraint(
-                        field, source(layout, tags(layout, tools, demanded), tools, reading, model));
-            } catch (GrammarException e) {
-                throw GrammarFields.refused(field, e);
-            }
+            return constraint(field, () -> source(layout, tags(layout, tools, demanded), tools, reading, model));
         });
     }
 
-    private static Layout layout(String field, ToolCallFormat format, ServedModel model) {
+    private static Layout layout(ToolCallFormat format, ServedModel model) {
         return switch (format) {
             case HERMES -> HERMES;
             case LLAMA3_JSON -> LLAMA;
-            case MISTRAL -> {
-                boolean named = model.template()
-                        .filter(template -> template.mentions(MISTRAL_ARGUMENTS))
-                        .isPresent();
-                yield named ? MISTRAL : MISTRAL_LIST;
-            }
+            case MISTRAL -> mentions(model, MISTRAL_ARGUMENTS) ? MISTRAL : MISTRAL_LIST;
             case HARMONY -> HARMONY;
-            case GEMMA -> throw notImplemented(field, "the arguments of the model's calls are no JSON");
+            case GEMMA -> mentions(model, FUNCTION_GEMMA.trigger()) ? FUNCTION_GEMMA : GEMMA;
         };
     }
 
-    private static RequestException notImplemented(String field, String reason) {
-        return RequestException.of(
-                RequestException.Category.NOT_IMPLEMENTED,
-                field + " needs calls that are constrained, which this server cannot do: " + reason
-                        + "; let the model decide with tool_choice, and leave out strict");
+    private static boolean mentions(ServedModel model, String text) {
+        return model.template().filter(template -> template.mentions(text)).isPresent();
     }
 
     private static GrammarSource source(
             Layout layout, List<GrammarSource.Tag> tags, ToolUse tools, AnswerReading reading, ServedModel model) {
         Map<String, Integer> special = special(reading, model.tokenizer().vocabulary());
-        Optional<GrammarSource.Lead> lead =
-                reading.format().reasoning().map(reasoning -> lead(reasoning, reading.promptEnd()));
         if (tools.demand().isEmpty()) {
             Optional<GrammarSource.Lead> marked =
-                    lead.filter(text -> special.keySet().stream().anyMatch(text.end()::startsWith));
+                    lead(reading).filter(text -> special.keySet().stream().anyMatch(text.end()::startsWith));
             return GrammarSource.structuralTags(tags, List.of(layout.trigger()), marked, special);
         }
-        return GrammarSource.tagList(tags, row(layout, tools), lead, special);
+        return GrammarSource.tagList(tags, row(layout, tools), lead(reading), special);
     }
 
     /** Reasoning that the model may write before its calls. */
-    private static GrammarSource.Lead lead(ReasoningFormat reasoning, String promptEnd) {
-        String end = reasoning == ReasoningFormat.HARMONY ? reasoning.end() + HARMONY_NEXT : reasoning.end();
-        return new GrammarSource.Lead(reasoning.isOpenAfter(promptEnd) ? "" : reasoning.begin(), end);
+    private static Optional<GrammarSource.Lead> lead(AnswerReading reading) {
+        return reading.format().reasoning().map(format -> {
+            String end = format == ReasoningFormat.HARMONY ? format.end() + HARMONY_NEXT : format.end();
+            return new GrammarSource.Lead(format.isOpenAfter(reading.promptEnd()) ? "" : format.begin(), end);
+        });
     }
 
     /** The markers that are special tokens of the model, which no text of a grammar matches. */

@@ -85,7 +85,13 @@ final class ChatHandler {
                         logprobs(fields)),
                 fields,
                 model.tokenizer());
-        AnswerReading reading = reading(fields, tools, prompt, demanded);
+        AnswerReading reading = AnswerReading.of(
+                model,
+                tools,
+                demanded,
+                prompt,
+                fields.flag("include_reasoning", true),
+                ReasoningFields.budget(fields, model));
         AnswerRequest answer = new AnswerRequest(
                 reading.begin(prompt, model),
                 sampling,
@@ -98,14 +104,6 @@ final class ChatHandler {
                 Deadline.read(fields, start));
         AnswerWriter.OutputOptions output = StreamFields.read(fields, sampling.logprobs() >= 0);
         return new Prepared(answer, n, output, PromptLogprobs.read(fields, false, output, -1));
-    }
-
-    private AnswerReading reading(
-            RequestFields fields, ToolUse tools, int[] prompt, Optional<GrammarFields.Constraint> demanded) {
-        ReasoningFields.Budget budget = ReasoningFields.budget(fields, model);
-        return demanded.isPresent()
-                ? AnswerReading.of(demanded.get(), tools, budget, model)
-                : AnswerReading.of(model, tools, prompt, fields.flag("include_reasoning", true), budget);
     }
 
     private static int logprobs(RequestFields fields) {

@@ -39,7 +39,7 @@ final class ChatPrompt {
                 .orElseThrow(
                         () -> RequestException.bad("messages", "messages is missing; it must be a list of messages"));
         List<Map<String, Object>> conversation = messages("messages", messages);
-        Map<String, Object> extra = new HashMap<>(ReasoningFields.variables(fields, template, demanded));
+        Map<String, Object> extra = new HashMap<>(ReasoningFields.variables(fields, model, demanded));
         fields.field("chat_template_kwargs").ifPresent(node -> {
             if (!node.isObject()) {
                 throw RequestFields.wrong("chat_template_kwargs", node, "an object");

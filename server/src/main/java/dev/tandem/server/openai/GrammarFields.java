@@ -33,7 +33,11 @@ final class GrammarFields {
      *
      * @param field of the request that has it, which errors name
      */
-    record Constraint(String field, GrammarSource source) {}
+    record Constraint(String field, GrammarSource source) {
+        boolean isJson() {
+            return source.syntax() == GrammarSource.Syntax.JSON_SCHEMA;
+        }
+    }
 
     private final RequestParser parser;
     private final List<Constraint> found = new ArrayList<>();

@@ -85,9 +85,7 @@ final class MessagesHandler {
         Optional<GrammarFields.Constraint> demanded = tools.insteadOfCalls(GrammarFields.readOutput(fields, parser));
         int[] prompt = prompt(fields, tools, demanded);
         ReasoningFields.Budget budget = ReasoningFields.thinkingBudget(fields, maxTokens.getAsInt());
-        AnswerReading reading = demanded.isPresent()
-                ? AnswerReading.of(demanded.get(), tools, budget, model)
-                : AnswerReading.of(model, tools, prompt, true, budget);
+        AnswerReading reading = AnswerReading.of(model, tools, demanded, prompt, true, budget);
         return new Prepared(
                 AnswerRequest.of(
                         model,
@@ -102,8 +100,9 @@ final class MessagesHandler {
 
     private int[] prompt(RequestFields fields, ToolUse tools, Optional<GrammarFields.Constraint> demanded) {
         ReasoningFields.Thinking thinking = ReasoningFields.thinking(fields, model);
-        demanded.ifPresent(constraint -> AnswerReading.refuseTogether(
-                constraint.field(), "thinking", thinking == ReasoningFields.Thinking.ENABLED));
+        demanded.filter(constraint -> !AnswerReading.leavesRoomForReasoning(constraint, model.answers()))
+                .ifPresent(constraint -> AnswerReading.refuseTogether(
+                        constraint.field(), "thinking", thinking == ReasoningFields.Thinking.ENABLED));
         return prompts.read(fields, tools, ReasoningFields.variables(thinking, model));
     }
 

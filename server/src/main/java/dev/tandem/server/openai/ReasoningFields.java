@@ -40,16 +40,16 @@ final class ReasoningFields {
     /**
      * The template's variables for {@code reasoning_effort}.
      *
-     * @param demanded what the answer must match: a grammar leaves no room for reasoning
+     * @param demanded what the answer must match: a grammar leaves no room for reasoning, except in channels
      * @throws RequestException when the template has no variable for it, so that it would have no effect, or a grammar
      *     excludes the effort
      */
     static Map<String, Object> variables(
-            RequestFields fields, ChatTemplate template, Optional<GrammarFields.Constraint> demanded) {
+            RequestFields fields, ServedModel model, Optional<GrammarFields.Constraint> demanded) {
         Optional<String> effort = fields.text(EFFORT);
         Map<String, Object> variables = new HashMap<>();
-        effort.ifPresent(value -> variables.putAll(variables(EFFORT, value, template)));
-        demanded.ifPresent(constraint -> forbid(constraint, EFFORT, effort.orElse(NONE), template, variables));
+        effort.ifPresent(value -> variables.putAll(variables(EFFORT, value, template(model))));
+        demanded.ifPresent(constraint -> forbid(constraint, EFFORT, effort.orElse(NONE), model, variables));
         return variables;
     }
 
@@ -58,10 +58,13 @@ final class ReasoningFields {
             GrammarFields.Constraint constraint,
             String field,
             String effort,
-            ChatTemplate template,
+            ServedModel model,
             Map<String, Object> variables) {
+        if (AnswerReading.leavesRoomForReasoning(constraint, model.answers())) {
+            return;
+        }
         AnswerReading.refuseTogether(constraint.field(), field, !effort.equals(NONE));
-        if (template.mentions(SWITCH)) {
+        if (template(model).mentions(SWITCH)) {
             variables.put(SWITCH, false);
         }
     }
@@ -111,7 +114,7 @@ final class ReasoningFields {
     /**
      * The template's variables for {@code reasoning.effort} of the Responses API.
      *
-     * @param demanded what the answer must match: a grammar leaves no room for reasoning
+     * @param demanded what the answer must match: a grammar leaves no room for reasoning, except in channels
      * @throws RequestException when the template cannot express the effort, a summary is demanded, or a grammar
      *     excludes the effort
      */
@@ -120,7 +123,7 @@ final class ReasoningFields {
         JsonNode reasoning = fields.field(REASONING).orElse(MissingNode.getInstance());
         Map<String, Object> variables = new HashMap<>(effort(reasoning, model));
         String effort = reasoning.path("effort").asString(NONE);
-        demanded.ifPresent(constraint -> forbid(constraint, REASONING + ".effort", effort, template(model), variables));
+        demanded.ifPresent(constraint -> forbid(constraint, REASONING + ".effort", effort, model, variables));
         return variables;
     }
 

@@ -153,9 +153,7 @@ final class ResponsesHandler {
                 tools.definitions(),
                 false,
                 ReasoningFields.responsesVariables(fields, model, demanded));
-        AnswerReading reading = demanded.isPresent()
-                ? AnswerReading.of(demanded.get(), tools, ReasoningFields.NO_BUDGET, model)
-                : AnswerReading.of(model, tools, prompt, true, ReasoningFields.NO_BUDGET);
+        AnswerReading reading = AnswerReading.of(model, tools, demanded, prompt, true, ReasoningFields.NO_BUDGET);
         AnswerRequest answer = AnswerRequest.of(
                 model,
                 prompt,

@@ -22,6 +22,12 @@ public record AnswerFormat(Optional<ToolCallFormat> calls, Optional<ReasoningFor
         return new AnswerFormat(ToolCallFormat.of(template), ReasoningFormat.of(template));
     }
 
+    /** Whether an answer is messages in harmony's channels, so that reasoning, text and calls never mix. */
+    public boolean hasChannels() {
+        return reasoning.equals(Optional.of(ReasoningFormat.HARMONY))
+                && calls.stream().allMatch(ToolCallFormat.HARMONY::equals);
+    }
+
     /** The same format with other tool calls. */
     public AnswerFormat withCalls(Optional<ToolCallFormat> other) {
         return new AnswerFormat(other, reasoning);

@@ -61,7 +61,7 @@ public enum ToolCallFormat {
     /** The stage that finds calls of these tools. */
     Stage stage(PartBuffer parts, Set<String> tools) {
         return switch (this) {
-            case HERMES -> new HermesCalls(parts);
+            case HERMES -> new HermesCalls(parts, tools);
             case LLAMA3_JSON -> new LlamaCalls(parts, tools);
             case MISTRAL -> new MistralCalls(parts);
             case GEMMA -> new GemmaCalls(parts);

@@ -113,6 +113,42 @@ class AnswerParserTest {
                         "time({\"a\": 1})"));
     }
 
+    private static String fenced(String text) {
+        return "```json\n" + text + "\n```";
+    }
+
+    /** As Qwen2.5 Coder writes them. */
+    private static Stream<Case> hermesWithoutMarkers() {
+        String time = "{\"name\": \"time\", \"arguments\": {\"zone\": \"}```\"}}";
+        String called = "time({\"zone\": \"}```\"})";
+        String json = "{\"name\": \"Bob\", \"arguments\": {}}";
+        return Stream.of(
+                new Case(HERMES, fenced(time), called),
+                new Case(HERMES, "I look.\n" + fenced(time) + "\n" + fenced(time), "C[I look.]" + called + called),
+                new Case(HERMES, fenced(time + "\n" + time), called + called),
+                new Case(HERMES, fenced("[" + time + ", " + time + "]") + "Done.", called + called + "C[Done.]"),
+                new Case(HERMES, "```\n" + time + "\n```", called),
+                new Case(HERMES, "\n" + time + "\n" + time, called + called),
+                new Case(HERMES, "<think>a</think>\n" + time, "R[a]" + called),
+                new Case(HERMES, fenced(time) + "\n<tool_call>" + time + "</tool_call>", called + called),
+                new Case(HERMES, "```json\n{\"name\": \"time\", \"arguments\": {\"a\": 1", "time({\"a\": 1)"),
+                new Case(
+                        HERMES,
+                        "```json\n{\"name\": \"time\", \"arguments\": {\"a\": [1}\n```\nDone.",
+                        "time({\"a\": [1}\n)C[Done.]"),
+                // no tool is named, or the object has other keys
+                new Case(HERMES, json, "C[" + json + "]"),
+                new Case(HERMES, fenced(json) + "\n", "C[" + fenced(json) + "\n]"),
+                new Case(HERMES, fenced("{\"a\": 1}"), "C[" + fenced("{\"a\": 1}") + "]"),
+                new Case(HERMES, "It is " + time, "C[It is " + time + "]"),
+                new Case(HERMES, "```java\nint[] a = {1};\n```\n", "C[```java\nint[] a = {1};\n```\n]"),
+                new Case(HERMES, "{<tool_call>" + time + "</tool_call>", "C[{]" + called),
+                new Case(HERMES, "``<tool_call>" + time + "</tool_call>", "C[``]" + called),
+                new Case(HERMES, "```<tool_call>" + time + "</tool_call>", "C[```]" + called),
+                new Case(HERMES, "```js", "C[```js]"),
+                new Case(HERMES, "```", "C[```]"));
+    }
+
     private static Stream<Case> reasoning() {
         return Stream.of(
                 new Case(HERMES, "<think>\nI think.\n</think>\n\nYes. ", "R[I think.]C[Yes. ]"),
@@ -277,7 +313,7 @@ class AnswerParserTest {
     }
 
     @ParameterizedTest
-    @MethodSource({"hermes", "reasoning", "llama", "mistral", "gemma", "harmony"})
+    @MethodSource({"hermes", "hermesWithoutMarkers", "reasoning", "llama", "mistral", "gemma", "harmony"})
     void partsDoNotDependOnWhereTheTextIsCut(Case example) {
         String text = example.text();
         assertThat(shown(parse(example, List.of(text)))).isEqualTo(example.parts());

@@ -12,16 +12,19 @@ import dev.tandem.text.Tokenizer;
 import java.util.Arrays;
 import java.util.Set;
 import java.util.SplittableRandom;
+import picocli.CommandLine;
 
-/** Grammars over the vocabulary of the default model. Skips the test where the build has no llguidance. */
-final class DefaultModelGrammar implements AutoCloseable {
+/** Grammars over the vocabulary of a model. Skips the test where the build has no llguidance. */
+final class ModelGrammar implements AutoCloseable {
     final Tokenizer tokenizer;
     final Set<Integer> ends;
     final LlguidanceCompiler compiler;
 
-    DefaultModelGrammar() {
+    /** @param model a model's name; without one it is the default model */
+    ModelGrammar(String... model) {
         assumeTrue(Llguidance.find().isPresent(), Llguidance.reason());
-        try (Checkpoint checkpoint = EngineAssembly.open(new ModelOptions())) {
+        ModelOptions options = CommandLine.populateCommand(new ModelOptions(), model);
+        try (Checkpoint checkpoint = EngineAssembly.open(options)) {
             tokenizer = EngineAssembly.tokenizer(checkpoint, true).orElseThrow();
             ends = checkpoint.config().endTokens();
         }
