@@ -124,6 +124,7 @@ final class EngineAssembly implements AutoCloseable {
                             Clock.system(),
                             trace.map(listener::and).orElse(listener))
                     .start();
+            log.row("settings", options.configuration().line());
             return new EngineAssembly(
                     checkpoint,
                     tokenizer,

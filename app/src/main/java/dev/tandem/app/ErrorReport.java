@@ -1,5 +1,7 @@
 package dev.tandem.app;
 
+import dev.tandem.app.config.Configuration;
+import dev.tandem.app.config.KnownOptions;
 import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.ProfileException;
@@ -20,7 +22,6 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.NotDirectoryException;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Locale;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
@@ -35,9 +36,19 @@ final class ErrorReport {
 
     /** Prints the error and returns the exit status. */
     static int of(Throwable error, PrintStream out) {
+        return of(error, new Configuration(List.of()), out);
+    }
+
+    /** @param configuration of the command, whose sources are added to what is wrong with an option */
+    static int of(Throwable error, Configuration configuration, PrintStream out) {
         return switch (error) {
+            // of the environment or a file
+            case ParameterException wrong
+            when wrong.getCause() instanceof ConfigurationException cause ->
+                line(out, cause.getMessage(), ExitCode.CANNOT_START);
             case ParameterException wrong -> line(out, usage(wrong), ExitCode.CANNOT_START);
-            case ConfigurationException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
+            case ConfigurationException wrong ->
+                line(out, configuration.withSources(String.valueOf(wrong.getMessage())), ExitCode.CANNOT_START);
             case ModelException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
             case FetchException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
             case TokenizerException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
@@ -75,13 +86,9 @@ final class ErrorReport {
 
     /** Prints one line, without the whole usage text. */
     private static String usage(ParameterException wrong) {
-        String problem = Printable.oneLine(String.valueOf(wrong.getMessage()));
-        if (wrong.getArgSpec() != null && wrong.getArgSpec().typeInfo().isEnum() && wrong.getValue() != null) {
-            List<String> known = wrong.getArgSpec().typeInfo().getEnumConstantNames().stream()
-                    .map(name -> name.toLowerCase(Locale.ROOT).replace('_', '-'))
-                    .toList();
-            problem = name(wrong) + " " + wrong.getValue() + " is not known; use " + String.join(" or ", known);
-        }
+        String problem = KnownOptions.problem(wrong)
+                .map(unknown -> name(wrong) + " " + unknown)
+                .orElseGet(() -> Printable.oneLine(String.valueOf(wrong.getMessage())));
         return problem + "; see " + wrong.getCommandLine().getCommandSpec().qualifiedName() + " --help";
     }
 

@@ -53,11 +53,13 @@ final class GpuOptions {
 
     @Option(
             names = "--enforce-eager",
+            fallbackValue = "true",
             description = "Launch decode steps kernel by kernel, without CUDA graphs. Default: off.")
     boolean eager;
 
     @Option(
             names = "--kv-checksums",
+            fallbackValue = "true",
             description = "Compare checksums of all KV that moves between GPU and host; a difference ends all requests"
                     + " with an error. For tests and doubtful machines: it takes the engine's time. Default: off.")
     boolean kvChecksums;

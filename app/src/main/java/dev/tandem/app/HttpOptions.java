@@ -92,7 +92,12 @@ final class HttpOptions {
             description = "Private key of --ssl-certfile: PKCS #8 in PEM format, without a password. Default: none.")
     Optional<Path> keyFile = Optional.empty();
 
+    /** @throws ConfigurationException that names the option, its value and the remedy */
     void check() {
+        if (certificateFile.isPresent() != keyFile.isPresent()) {
+            throw new ConfigurationException(
+                    "TLS needs both --ssl-certfile and --ssl-keyfile; give both, or leave both out for plain HTTP");
+        }
         if (maxBodySize.bytes() < 1 || maxBodySize.bytes() > Integer.MAX_VALUE) {
             throw new ConfigurationException("--max-body-size " + maxBodySize
                     + " must be at least 1 byte and less than 2GiB; the default is 8MiB");
@@ -113,10 +118,6 @@ final class HttpOptions {
 
     /** The certificate and key to speak TLS with; empty for plain HTTP. */
     Optional<Tls> tls() {
-        if (certificateFile.isPresent() != keyFile.isPresent()) {
-            throw new ConfigurationException(
-                    "TLS needs both --ssl-certfile and --ssl-keyfile; give both, or leave both out for plain HTTP");
-        }
         return certificateFile.map(certificate -> Tls.of(certificate, keyFile.orElseThrow()));
     }
 

@@ -1,11 +1,18 @@
 package dev.tandem.app;
 
+import dev.tandem.app.config.Configuration;
+import dev.tandem.app.config.KnownOptions;
+import dev.tandem.app.config.OptionValues;
 import dev.tandem.cpu.KernelWarmUp;
 import dev.tandem.server.Version;
+import dev.tandem.server.http.Printable;
 import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.ParseResult;
 
 /** The entry point of {@code tandem}. */
 @Command(
@@ -25,6 +32,7 @@ import picocli.CommandLine.Command;
             RemoveCommand.class,
             PsCommand.class,
             TopCommand.class,
+            ConfigCommand.class,
             CommandLine.HelpCommand.class
         },
         description = "Serves large language models on a GPU, with part of the KV cache and its attention on the CPU.",
@@ -38,6 +46,7 @@ import picocli.CommandLine.Command;
             "  tandem bench throughput           how fast this machine is",
             "  tandem profile                    the measurements that predictions use, taken again",
             "  tandem ideal --preset h200-26k    the best possible gain of a machine, and what limits it",
+            "  tandem config show                every option, its value and where that comes from",
             "  tandem doctor                     what was found on this machine, and what is missing"
         },
         exitCodeListHeading = "%nExit status:%n",
@@ -75,21 +84,53 @@ public final class Main implements Runnable {
         System.exit(execute(args));
     }
 
-    /** Runs a command and returns the exit status; prints errors on standard error. */
+    /** Runs a command with this process's environment. */
     static int execute(String... args) {
+        return execute(System.getenv(), args);
+    }
+
+    /** Runs a command and returns the exit status; prints errors on standard error. */
+    static int execute(Map<String, String> environment, String... args) {
+        OptionValues values = new OptionValues(ServeCommand::known, environment);
         try {
-            return command()
+            return command(values)
                     .setParameterExceptionHandler((error, given) -> ErrorReport.of(error, System.err))
-                    .setExecutionExceptionHandler((error, command, parsed) -> ErrorReport.of(error, System.err))
+                    .setExecutionExceptionHandler(
+                            (error, command, parsed) -> ErrorReport.of(error, Configuration.of(command), System.err))
+                    .setExecutionStrategy(parsed -> {
+                        warnings(parsed, values).forEach(System.err::println);
+                        return new CommandLine.RunLast().execute(parsed);
+                    })
                     .execute(args);
         } catch (RuntimeException | Error e) { // picocli's handlers do not catch an Error
             return ErrorReport.of(e, System.err);
         }
     }
 
-    /** The command line with its help. */
+    /** Warnings of variables that set nothing, for commands that read them. */
+    private static List<String> warnings(ParseResult parsed, OptionValues values) {
+        ParseResult last = parsed;
+        while (last.hasSubcommand()) {
+            last = last.subcommand();
+        }
+        return last.commandSpec().findOption("--" + KnownOptions.CONFIG) == null
+                        || last.isUsageHelpRequested()
+                        || last.isVersionHelpRequested()
+                ? List.of()
+                : values.unknownVariables().stream()
+                        .map(sentence -> "warning: " + Printable.oneLine(sentence))
+                        .toList();
+    }
+
+    /** The command line with its help, without the environment. */
     static CommandLine command() {
-        CommandLine command = new CommandLine(new Main()).setCaseInsensitiveEnumValuesAllowed(true);
+        return command(new OptionValues(ServeCommand::known, Map.of()));
+    }
+
+    private static CommandLine command(OptionValues values) {
+        CommandLine command = new CommandLine(new Main())
+                .setCaseInsensitiveEnumValuesAllowed(true)
+                .setDefaultValueProvider(values);
         SectionedHelp.install(command);
         return command;
     }

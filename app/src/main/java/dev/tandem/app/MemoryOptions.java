@@ -46,6 +46,7 @@ final class MemoryOptions {
     @Option(
             names = "--enable-prefix-caching",
             negatable = true,
+            fallbackValue = "true",
             description =
                     "Keep the KV of ended requests in free GPU memory; requests that begin with the same tokens do"
                             + " not compute it again. Default: on in serve, off in generate and bench.")

@@ -1,15 +1,21 @@
 package dev.tandem.app;
 
+import dev.tandem.app.config.Configuration;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.model.ModelException;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
+import java.nio.file.Path;
+import java.util.List;
 import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
+import picocli.CommandLine.Spec;
 
 /** The options of all commands that load a model: the model, and the other groups of options. */
 @Section(Section.Heading.MODEL)
@@ -23,6 +29,17 @@ final class ModelOptions {
                     "A .gguf file, a Hugging Face directory, ORG/NAME[@REVISION][:TAG] on the hub, or a short name of"
                             + " tandem list. Default: " + DefaultModel.NAME + ", fetched once.")
     Optional<String> model = Optional.empty();
+
+    @Option(
+            names = "--config",
+            paramLabel = "FILE",
+            description = "YAML file of options, KEY: VALUE; a key is an option's long name, or model. The command line"
+                    + " and variables such as TANDEM_PORT win over it. Default: the variable TANDEM_CONFIG, else none.")
+    Optional<Path> config = Optional.empty();
+
+    @Spec(Spec.Target.MIXEE)
+    @Nullable
+    CommandSpec spec;
 
     @Option(
             names = "--dtype",
@@ -68,6 +85,11 @@ final class ModelOptions {
 
     @Mixin
     AdvancedOptions advanced = new AdvancedOptions();
+
+    /** The options of the command and the source of each; empty where no command line was parsed. */
+    Configuration configuration() {
+        return spec == null ? new Configuration(List.of()) : Configuration.of(spec.commandLine());
+    }
 
     /** The model that is named, or the default one. */
     ModelReference reference() {

@@ -18,6 +18,7 @@ final class PaperOptions {
 
     @Option(
             names = "--deviation",
+            split = ",",
             paramLabel = "NAME=VALUE",
             description = "Change one rule of the fidelity, for example room-to-grow=false; may be repeated. The"
                     + " documents list the rules on the page Deviations. Default: none.")

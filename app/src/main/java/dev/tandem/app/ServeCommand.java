@@ -1,6 +1,8 @@
 package dev.tandem.app;
 
+import dev.tandem.app.config.KnownOptions;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.model.config.GenerationDefaults;
 import dev.tandem.server.TandemServer;
@@ -17,6 +19,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.Callable;
+import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import tools.jackson.databind.ObjectMapper;
@@ -69,9 +72,7 @@ final class ServeCommand implements Callable<Integer> {
 
     /** Checks the options, loads the model and serves it. */
     Serving start() {
-        listen.check();
-        http.check();
-        options.check();
+        check();
         options.gpu.requireDriver();
         List<String> keys = listen.keys();
         Optional<Tls> tls = http.tls();
@@ -103,6 +104,23 @@ final class ServeCommand implements Callable<Integer> {
             server.close();
             throw e;
         }
+    }
+
+    /** @throws ConfigurationException for a value out of its range; needs no model and no GPU */
+    void check() {
+        listen.check();
+        http.check();
+        options.check();
+    }
+
+    /** A parser for this command alone. */
+    static CommandLine parser(ServeCommand command) {
+        return new CommandLine(command).setCaseInsensitiveEnumValuesAllowed(true);
+    }
+
+    /** The options that a configuration file may set. */
+    static KnownOptions known() {
+        return new KnownOptions(parser(new ServeCommand()));
     }
 
     private String name(EngineAssembly assembly) {

@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.app.config.Secret;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.server.openai.CacheSaltFrom;
 import dev.tandem.text.answer.ToolCallFormat;
@@ -36,11 +37,11 @@ final class ServerOptions {
     @Option(
             names = "--api-key",
             paramLabel = "KEY",
-            defaultValue = "${env:TANDEM_API_KEY}",
+            converter = Secret.Converter.class,
             description =
                     "Key that clients must send, except to /health, /ping and /metrics. The page at / asks for it."
                             + " Default: the variable TANDEM_API_KEY; without it no key is needed.")
-    Optional<String> apiKey = Optional.empty();
+    Optional<Secret> apiKey = Optional.empty();
 
     @Option(
             names = "--api-key-file",
@@ -91,6 +92,7 @@ final class ServerOptions {
 
     @Option(
             names = "--log-requests",
+            fallbackValue = "true",
             description = "Write one line per request at its end, whatever --log-level says: method, path, status,"
                     + " duration, tokens, client and request id; never the prompt. Default: off.")
     boolean logRequests;
@@ -120,14 +122,14 @@ final class ServerOptions {
      */
     List<String> keys() {
         List<String> keys = new ArrayList<>();
-        apiKey.filter(key -> !key.isBlank()).ifPresent(keys::add);
+        apiKey.map(Secret::value).filter(key -> !key.isBlank()).ifPresent(keys::add);
         apiKeyFile.ifPresent(file -> keys.addAll(read(file)));
         return keys;
     }
 
     /** Whether --api-key has the value of the variable TANDEM_API_KEY. */
     boolean hasKeyOfEnvironment() {
-        return apiKey.isPresent() && apiKey.get().equals(System.getenv("TANDEM_API_KEY"));
+        return apiKey.isPresent() && apiKey.get().value().equals(System.getenv("TANDEM_API_KEY"));
     }
 
     /** Errors name the line and never show a key. */

@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.app.config.EditDistance;
 import dev.tandem.fetch.WheelModel;
 import java.util.Comparator;
 import java.util.List;
@@ -37,32 +38,14 @@ record ShortName(String name, WheelModel model, String description, String licen
         String last = text.substring(text.lastIndexOf('/') + 1).toLowerCase(java.util.Locale.ROOT);
         return ALL.stream()
                 .map(ShortName::name)
-                .filter(name -> distance(last, name) <= Math.max(2, name.length() / 3)
+                .filter(name -> EditDistance.of(last, name) <= Math.max(2, name.length() / 3)
                         || name.contains(":") && last.startsWith(name.substring(0, name.indexOf(':')))
                         || last.startsWith(name))
-                .min(Comparator.comparingInt(name -> distance(last, name)));
+                .min(Comparator.comparingInt(name -> EditDistance.of(last, name)));
     }
 
     /** The list for an error's remedy. */
     static String names() {
         return String.join(", ", ALL.stream().map(ShortName::name).toList());
-    }
-
-    /** Levenshtein distance: characters to insert, delete or replace. */
-    private static int distance(String a, String b) {
-        int[] row = new int[b.length() + 1];
-        for (int j = 0; j <= b.length(); j++) {
-            row[j] = j;
-        }
-        for (int i = 1; i <= a.length(); i++) {
-            int diagonal = row[0];
-            row[0] = i;
-            for (int j = 1; j <= b.length(); j++) {
-                int replaced = diagonal + (a.charAt(i - 1) == b.charAt(j - 1) ? 0 : 1);
-                diagonal = row[j];
-                row[j] = Math.min(replaced, 1 + Math.min(row[j], row[j - 1]));
-            }
-        }
-        return row[b.length()];
     }
 }

@@ -49,6 +49,7 @@ final class StrategyOptions {
     @Option(
             names = "--guard",
             negatable = true,
+            fallbackValue = "true",
             description = "Offload only where a gain is predicted and measured."
                     + " Default: on in serve and generate, off in bench.")
     Optional<Boolean> guard = Optional.empty();

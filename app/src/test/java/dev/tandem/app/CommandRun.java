@@ -4,12 +4,17 @@ import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
+import java.util.Map;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
 /** A command that ran in the test's own JVM, with what it printed. */
 record CommandRun(int status, String out, String errors) {
     static CommandRun of(String... args) {
+        return of(System.getenv(), args);
+    }
+
+    static CommandRun of(Map<String, String> environment, String... args) {
         PrintStream out = System.out;
         PrintStream err = System.err;
         ByteArrayOutputStream said = new ByteArrayOutputStream();
@@ -17,7 +22,7 @@ record CommandRun(int status, String out, String errors) {
         System.setOut(new PrintStream(said, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(errors, true, StandardCharsets.UTF_8));
         try {
-            int status = Main.execute(args);
+            int status = Main.execute(environment, args);
             return new CommandRun(
                     status, said.toString(StandardCharsets.UTF_8), errors.toString(StandardCharsets.UTF_8));
         } finally {

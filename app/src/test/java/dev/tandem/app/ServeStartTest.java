@@ -25,9 +25,22 @@ class ServeStartTest {
         String model = DummyModel.write(folder.resolve("dummy's model")).toString();
         try (TestServer server = new TestServer(model, "--load-format", "dummy", "--device", "cpu", "--api-key", KEY)) {
             assertThat(server.curl).doesNotContain("ecret");
+            assertThat(server.summary)
+                    .contains(
+                            "settings  model " + model + " (command line), load-format dummy (command line), device cpu"
+                                    + " (command line), port 0 (command line), api-key not shown (command line)");
             assertThat(server.summary.stream().map(line -> line.split(" ")[0]))
-                    .startsWith("model", "device", "weights", "memory", "tiers", "context", "strategy", "address");
-            assertThat(server.summary.subList(0, 8))
+                    .startsWith(
+                            "model",
+                            "device",
+                            "weights",
+                            "memory",
+                            "tiers",
+                            "context",
+                            "strategy",
+                            "settings",
+                            "address");
+            assertThat(server.summary.subList(0, 9))
                     .allMatch(line -> line.matches("[a-z]{5,8} +\\S.*")
                             && line.indexOf(' ', line.indexOf("  ")) > 0
                             && line.charAt(9) == ' '

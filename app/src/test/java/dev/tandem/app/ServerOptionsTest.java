@@ -3,6 +3,7 @@ package dev.tandem.app;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.tandem.app.config.Secret;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.server.openai.CacheSaltFrom;
 import java.io.IOException;
@@ -21,7 +22,7 @@ class ServerOptionsTest {
 
     private List<String> keys(String file) throws IOException {
         ServerOptions options = new ServerOptions();
-        options.apiKey = Optional.of("option");
+        options.apiKey = Optional.of(new Secret("option"));
         options.apiKeyFile = Optional.of(Files.writeString(folder.resolve("keys"), file));
         return options.keys();
     }
@@ -72,7 +73,7 @@ class ServerOptionsTest {
     void tlsNeedsBothFiles() {
         HttpOptions options = new HttpOptions();
         options.keyFile = Optional.of(folder);
-        assertThatThrownBy(options::tls)
+        assertThatThrownBy(options::check)
                 .isInstanceOf(ConfigurationException.class)
                 .hasMessageContaining("--ssl-certfile and --ssl-keyfile");
         assertThat(new HttpOptions().tls()).isEmpty();
