@@ -171,6 +171,11 @@ public enum Metric {
             Type.GAUGE,
             Unit.FRACTION,
             "Offloading's gain over the GPU alone, as the guard last measured it; only once it has."),
+    TRACE_SPANS_DROPPED(
+            "tandem:trace_spans_dropped_total",
+            Type.COUNTER,
+            Unit.SPANS,
+            "Spans lost because the queue was full or the collector refused them; only with --otlp-traces-endpoint."),
     IDEAL_GAIN(
             "tandem:ideal_gain",
             Type.GAUGE,
@@ -191,6 +196,7 @@ public enum Metric {
         REQUESTS("requests"),
         BLOCKS("KV blocks"),
         EVENTS("events"),
+        SPANS("spans"),
         FRACTION("fraction, 0.1 is 10 %"),
         BOOLEAN("0 or 1"),
         NATS("natural logarithm"),

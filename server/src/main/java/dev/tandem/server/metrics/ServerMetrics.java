@@ -21,6 +21,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.function.Consumer;
 import java.util.function.DoubleSupplier;
+import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
 
@@ -186,6 +187,11 @@ public final class ServerMetrics implements EngineListener {
         });
     }
 
+    /** Adds the number of spans that were lost so far. */
+    public void watchTraces(LongSupplier dropped) {
+        read(Metric.TRACE_SPANS_DROPPED, dropped::getAsLong);
+    }
+
     /** Receives the values of one metric during a scrape. */
     private interface Values {
         void set(double value, String... furtherLabels);
@@ -280,7 +286,7 @@ public final class ServerMetrics implements EngineListener {
     }
 
     @Override
-    public void failed(Request request) {
+    public void failed(Request request, String message) {
         finished.labelValues(model, ENGINE, "error").inc();
     }
 

@@ -82,6 +82,7 @@ class ServerMetricsTest {
                 SelectorLimits.DEFAULT,
                 () -> Double.NaN));
         metrics.watchIdeal(() -> Double.NaN);
+        metrics.watchTraces(() -> 0);
         return metrics;
     }
 
