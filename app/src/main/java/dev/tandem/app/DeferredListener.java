@@ -35,8 +35,8 @@ final class DeferredListener implements EngineListener {
     }
 
     @Override
-    public void failed(Request request) {
-        target.failed(request);
+    public void failed(Request request, String message) {
+        target.failed(request, message);
     }
 
     @Override

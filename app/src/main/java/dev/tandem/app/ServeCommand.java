@@ -6,6 +6,7 @@ import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.model.config.GenerationDefaults;
 import dev.tandem.server.TandemServer;
+import dev.tandem.server.Version;
 import dev.tandem.server.http.AccessLog;
 import dev.tandem.server.http.Tls;
 import dev.tandem.server.metrics.EngineHistory;
@@ -13,9 +14,14 @@ import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.ApiKeys;
 import dev.tandem.server.openai.ServedModel;
 import dev.tandem.server.page.Page;
+import dev.tandem.server.trace.OtlpSettings;
+import dev.tandem.server.trace.RequestTracing;
+import dev.tandem.server.trace.SpanExporter;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
+import java.security.SecureRandom;
 import java.time.Duration;
+import java.time.InstantSource;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.Callable;
@@ -48,13 +54,28 @@ final class ServeCommand implements Callable<Integer> {
     @Mixin
     HttpOptions http = new HttpOptions();
 
+    @Mixin
+    TraceOptions traces = new TraceOptions();
+
     /** A server that answers requests; {@link #close} ends running ones with an error. */
-    record Serving(TandemServer server, EngineAssembly assembly, String name, boolean needsKey, StartLog log)
+    record Serving(
+            TandemServer server,
+            EngineAssembly assembly,
+            Optional<SpanExporter> exporter,
+            String name,
+            boolean needsKey,
+            StartLog log)
             implements AutoCloseable {
         @Override
         public void close() {
             server.close();
+            closeEngine();
+        }
+
+        /** Closes what the closed server has used; the last spans are of requests that ended with the engine. */
+        void closeEngine() {
             assembly.close();
+            exporter.ifPresent(SpanExporter::close);
         }
     }
 
@@ -63,7 +84,11 @@ final class ServeCommand implements Callable<Integer> {
         Serving serving = start();
         EngineAssembly assembly = serving.assembly();
         ServerLifetime lifetime = new ServerLifetime(
-                serving.server(), assembly.engine(), assembly, Duration.ofSeconds(listen.shutdownTimeout), System.err);
+                serving.server(),
+                assembly.engine(),
+                serving::closeEngine,
+                Duration.ofSeconds(listen.shutdownTimeout),
+                System.err);
         lifetime.handleSignals();
         announce(serving);
         lifetime.awaitEnd();
@@ -76,6 +101,7 @@ final class ServeCommand implements Callable<Integer> {
         options.gpu.requireDriver();
         List<String> keys = listen.keys();
         Optional<Tls> tls = http.tls();
+        Optional<OtlpSettings> collector = traces.settings(System.getenv());
         Logging.level(listen.logLevel);
         AccessLog requests = listen.logRequests ? Logging.accessLog() : AccessLog.OFF;
         // listens first, so that a taken port is reported before the model is loaded
@@ -94,8 +120,11 @@ final class ServeCommand implements Callable<Integer> {
             EngineAssembly assembly = EngineAssembly.start(options, EngineAssembly.Use.SERVE, listener, log);
             try {
                 String name = name(assembly);
-                serve(server, assembly, listener, name, ApiKeys.of(keys));
-                return new Serving(server, assembly, name, !keys.isEmpty(), log);
+                collector.ifPresent(
+                        settings -> log.row("traces", settings.endpoint().toString()));
+                Optional<SpanExporter> exporter = collector.map(settings -> new SpanExporter(settings, Version.text()));
+                serve(server, assembly, listener, name, ApiKeys.of(keys), exporter);
+                return new Serving(server, assembly, exporter, name, !keys.isEmpty(), log);
             } catch (RuntimeException | Error e) {
                 assembly.close();
                 throw e;
@@ -129,12 +158,21 @@ final class ServeCommand implements Callable<Integer> {
     }
 
     private void serve(
-            TandemServer server, EngineAssembly assembly, DeferredListener listener, String name, ApiKeys keys) {
+            TandemServer server,
+            EngineAssembly assembly,
+            DeferredListener listener,
+            String name,
+            ApiKeys keys,
+            Optional<SpanExporter> exporter) {
         ServerMetrics metrics = new ServerMetrics(name);
         EngineHistory history =
                 new EngineHistory(Clock.system(), options.strategy.chosen().flag());
-        EngineListener both = metrics.and(history);
-        listener.attach(assembly.ideal().map(both::and).orElse(both));
+        Optional<RequestTracing> tracing =
+                exporter.map(spans -> new RequestTracing(spans, name, InstantSource.system(), new SecureRandom()));
+        EngineListener all = metrics.and(history);
+        all = assembly.ideal().isPresent() ? all.and(assembly.ideal().get()) : all;
+        listener.attach(tracing.isPresent() ? all.and(tracing.get()) : all);
+        exporter.ifPresent(spans -> metrics.watchTraces(spans::dropped));
         assembly.cost().ifPresent(metrics::watch);
         assembly.guard().ifPresent(metrics::watch);
         assembly.guard().ifPresent(history::watch);
@@ -149,7 +187,7 @@ final class ServeCommand implements Callable<Integer> {
                 assembly.grammars(),
                 listen.cacheSaltFrom);
         ServedModel model = listen.toolCallParser.map(shown::withCalls).orElse(shown);
-        server.serve(keys, model, assembly.decisions(), metrics, history);
+        server.serve(keys, model, assembly.decisions(), metrics, history, tracing);
     }
 
     /** Warns when other machines can use the model and read the metrics without a key. */

@@ -95,7 +95,8 @@ final class FailingServer {
                         CacheSaltFrom.NONE),
                 new DecisionLog(10),
                 metrics,
-                new EngineHistory(Clock.system(), "gpu-only"));
+                new EngineHistory(Clock.system(), "gpu-only"),
+                Optional.empty());
         ServerLifetime lifetime = new ServerLifetime(server, engine, engine, Duration.ofMinutes(10), System.err);
         lifetime.handleSignals();
         System.out.println("on http://127.0.0.1:" + server.port());

@@ -75,6 +75,10 @@ class FirstErrorTest {
                 new Case(dummy + "--device cpu --port abc", "--port", "abc", "see tandem serve --help"),
                 new Case(dummy + "--device cpu --port -1", "--port -1", "[0, 65535]"),
                 new Case(dummy + "--device cpu --port 65536", "--port 65536", "[0, 65535]"),
+                new Case(
+                        serve + "--otlp-traces-endpoint c:4318",
+                        "--otlp-traces-endpoint is 'c:4318'",
+                        "http://127.0.0.1:4318/v1/traces"),
                 new Case(serve + "--preemption never", "--preemption never", "swap or recompute"),
                 new Case(
                         "serve DIR/dummy --device cpu --port 0 --load-format gguf",

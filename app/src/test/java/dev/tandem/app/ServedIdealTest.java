@@ -16,6 +16,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayDeque;
+import java.util.List;
 import java.util.Queue;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -57,7 +58,7 @@ class ServedIdealTest {
         Request request =
                 new Request("r", new int[1], SamplingParams.builder().build(), 0, TextDecoder.none(), event -> {});
         for (int i = 0; i < requests; i++) {
-            ideal.finished(request, FinishReason.LENGTH, new Usage(prompt, output, 0, 0, 0, 0, 0, 0));
+            ideal.finished(request, FinishReason.LENGTH, new Usage(prompt, output, 0, 0, 0, 0, 0, 0, List.of()));
         }
     }
 

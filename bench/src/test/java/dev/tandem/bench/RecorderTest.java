@@ -9,6 +9,7 @@ import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.Usage;
 import dev.tandem.engine.step.StepTimes;
+import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 
@@ -27,7 +28,8 @@ class RecorderTest {
             recorder.step(new StepRecord(2 + i, new StepRecord.Tokens(0, 1, i), 0, 0, 0, 0, StepTimes.NONE));
             recorder.nextToken(REQUEST, 2_000_000 + i * 2_000_000L);
         }
-        recorder.finished(REQUEST, FinishReason.LENGTH, new Usage(10, 3, 1_000_000, 5_000_000, 11_000_000, 1, 1, 0));
+        recorder.finished(
+                REQUEST, FinishReason.LENGTH, new Usage(10, 3, 1_000_000, 5_000_000, 11_000_000, 1, 1, 0, List.of()));
     }
 
     @Test
@@ -62,7 +64,7 @@ class RecorderTest {
 
     @Test
     void aRequestOfOneTokenHasNoTimePerToken() {
-        recorder.finished(REQUEST, FinishReason.STOP, new Usage(10, 1, 0, 5_000_000, 5_000_000, 0, 0, 0));
+        recorder.finished(REQUEST, FinishReason.STOP, new Usage(10, 1, 0, 5_000_000, 5_000_000, 0, 0, 0, List.of()));
         assertThat(recorder.snapshot().perToken()).isEmpty();
     }
 

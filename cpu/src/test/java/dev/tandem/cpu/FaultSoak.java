@@ -637,7 +637,7 @@ final class FaultSoak {
         }
 
         @Override
-        public void failed(Request request) {
+        public void failed(Request request, String message) {
             throwFor(request);
         }
 

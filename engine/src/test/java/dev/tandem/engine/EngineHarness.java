@@ -14,6 +14,7 @@ import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.request.TokenLogprobs;
+import dev.tandem.engine.request.TraceParent;
 import dev.tandem.engine.request.Usage;
 import dev.tandem.engine.sampling.PromptScorer;
 import dev.tandem.engine.schedule.Budget;
@@ -25,6 +26,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 
 /** The real engine loop without its thread: the test runs each step, and blocks are checked after it. */
@@ -79,6 +81,11 @@ public final class EngineHarness implements AutoCloseable {
     /** Submits a request whose prompt is scored. */
     public void submit(String id, int[] prompt, SamplingParams sampling, PromptScorer scorer) {
         queue.offer(List.of(request(id, prompt, sampling).withScorer(scorer)));
+    }
+
+    /** Submits a request that is part of a trace. */
+    public void submit(String id, int[] prompt, SamplingParams sampling, TraceParent trace) {
+        queue.offer(List.of(request(id, prompt, sampling).withTrace(Optional.of(trace))));
     }
 
     private Request request(String id, int[] prompt, SamplingParams sampling) {

@@ -15,6 +15,7 @@ import dev.tandem.server.openai.ServedModel;
 import dev.tandem.server.openai.TokenizerPool;
 import dev.tandem.server.page.Page;
 import dev.tandem.server.page.PageRouter;
+import dev.tandem.server.trace.RequestTracing;
 import java.time.Duration;
 import java.time.InstantSource;
 import java.util.Optional;
@@ -57,17 +58,23 @@ public final class TandemServer implements AutoCloseable {
      * @param decisions the scheduler's last decisions, shown by /debug/steps
      * @param metrics already listening to the engine
      * @param history already listening to the engine
+     * @param tracing already listening to the engine; empty without traces
      */
     public void serve(
-            ApiKeys keys, ServedModel model, DecisionLog decisions, ServerMetrics metrics, EngineHistory history) {
+            ApiKeys keys,
+            ServedModel model,
+            DecisionLog decisions,
+            ServerMetrics metrics,
+            EngineHistory history,
+            Optional<RequestTracing> tracing) {
         metrics.watch(
                 model.engine()::stats,
                 model.engine()::waiting,
                 model.engine().limits().blockTokens());
         TokenizerPool pool = TokenizerPool.of(model.engine().config().maxQueuedRequests());
         tokenizers = Optional.of(pool);
-        router.loaded(
-                new OpenAiApi(model, pool, decisions, metrics, history, keys, Version.text(), InstantSource.system()));
+        router.loaded(new OpenAiApi(
+                model, pool, decisions, metrics, history, tracing, keys, Version.text(), InstantSource.system()));
     }
 
     public int port() {

@@ -6,6 +6,7 @@ import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.kv.PrefixCacheOptions;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.loop.EngineConfig;
+import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.DecisionLog;
 import dev.tandem.engine.schedule.PolicyScheduler;
@@ -21,9 +22,13 @@ import dev.tandem.server.openai.ApiKeys;
 import dev.tandem.server.openai.CacheSaltFrom;
 import dev.tandem.server.openai.ServedModel;
 import dev.tandem.server.page.Page;
+import dev.tandem.server.trace.RequestTracing;
+import dev.tandem.server.trace.SpanExporter;
 import dev.tandem.text.ChatTemplate;
 import java.io.IOException;
+import java.security.SecureRandom;
 import java.time.Duration;
+import java.time.InstantSource;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
@@ -68,7 +73,16 @@ final class RunningServer implements AutoCloseable {
     }
 
     RunningServer(HttpLimits limits, OriginPolicy origins, Optional<Tls> tls, ApiKeys keys, AccessLog log) {
-        this(limits, origins, tls, keys, log, PrefixCacheOptions.OFF, CacheSaltFrom.NONE, Optional.of(Page.load()));
+        this(
+                limits,
+                origins,
+                tls,
+                keys,
+                log,
+                PrefixCacheOptions.OFF,
+                CacheSaltFrom.NONE,
+                Optional.of(Page.load()),
+                Optional.empty());
     }
 
     /** A server with a prefix cache; {@link ContentExecutor#prompt} must name each prompt. */
@@ -81,7 +95,8 @@ final class RunningServer implements AutoCloseable {
                 AccessLog.OFF,
                 PrefixCacheOptions.on(1),
                 salts,
-                Optional.of(Page.load()));
+                Optional.of(Page.load()),
+                Optional.empty());
     }
 
     /** A server that was started with --no-ui. */
@@ -94,7 +109,22 @@ final class RunningServer implements AutoCloseable {
                 AccessLog.OFF,
                 PrefixCacheOptions.OFF,
                 CacheSaltFrom.NONE,
+                Optional.empty(),
                 Optional.empty());
+    }
+
+    /** A server whose requests are traced. */
+    static RunningServer traced(SpanExporter exporter) {
+        return new RunningServer(
+                LIMITS,
+                ORIGINS,
+                Optional.empty(),
+                ApiKeys.NONE,
+                AccessLog.OFF,
+                PrefixCacheOptions.OFF,
+                CacheSaltFrom.NONE,
+                Optional.empty(),
+                Optional.of(new RequestTracing(exporter, "fake", InstantSource.system(), new SecureRandom())));
     }
 
     private RunningServer(
@@ -105,7 +135,8 @@ final class RunningServer implements AutoCloseable {
             AccessLog log,
             PrefixCacheOptions prefixCache,
             CacheSaltFrom salts,
-            Optional<Page> page) {
+            Optional<Page> page,
+            Optional<RequestTracing> tracing) {
         Budget budget = new Budget(256, 8, 256);
         ServerMetrics metrics = new ServerMetrics("fake");
         EngineHistory history = new EngineHistory(Clock.system(), "gpu-only");
@@ -114,7 +145,7 @@ final class RunningServer implements AutoCloseable {
                         PolicyScheduler.of(new GpuOnly(budget, Preemption.RECOMPUTE)),
                         executor,
                         Clock.system(),
-                        metrics.and(history))
+                        metrics.and(history).and(tracing.isPresent() ? tracing.get() : EngineListener.NONE))
                 .start();
         server = new TandemServer("127.0.0.1", 0, limits, origins, tls, page, log);
         ServedModel model = new ServedModel(
@@ -125,7 +156,7 @@ final class RunningServer implements AutoCloseable {
                 ServedModel.SamplingDefaults.NEUTRAL,
                 grammars,
                 salts);
-        server.serve(keys, model, new DecisionLog(16), metrics, history);
+        server.serve(keys, model, new DecisionLog(16), metrics, history, tracing);
     }
 
     int port() {

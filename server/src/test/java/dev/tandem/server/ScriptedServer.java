@@ -62,7 +62,7 @@ final class ScriptedServer implements AutoCloseable {
                 ServedModel.SamplingDefaults.NEUTRAL,
                 grammars,
                 CacheSaltFrom.NONE);
-        server.serve(ApiKeys.NONE, model, new DecisionLog(16), metrics, history);
+        server.serve(ApiKeys.NONE, model, new DecisionLog(16), metrics, history, Optional.empty());
     }
 
     int port() {

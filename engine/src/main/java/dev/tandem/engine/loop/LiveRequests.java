@@ -104,7 +104,7 @@ final class LiveRequests implements OutputProcessor.RequestEnds {
         Request request = submit.request();
         submit.discard();
         leftQueue(request);
-        listener.failed(request);
+        listener.failed(request, message);
         deliverEnd(request, new TokenEvent.Failed(message));
     }
 
@@ -190,7 +190,7 @@ final class LiveRequests implements OutputProcessor.RequestEnds {
     @Override
     public void fail(Sequence sequence, String message) {
         if (end(sequence, FinishReason.ABORT)) {
-            listener.failed(sequence.request());
+            listener.failed(sequence.request(), message);
             deliverEnd(sequence.request(), new TokenEvent.Failed(message));
         }
     }

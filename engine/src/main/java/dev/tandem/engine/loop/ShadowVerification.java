@@ -87,7 +87,8 @@ final class ShadowVerification {
                         request.targets(),
                         request.decoder(),
                         new Watched(request, asked, random.split()))
-                .withCaching(request.caching());
+                .withCaching(request.caching())
+                .withTrace(request.trace());
         return request.scorer().map(watched::withScorer).orElse(watched);
     }
 
@@ -244,9 +245,9 @@ final class ShadowVerification {
             }
 
             @Override
-            public void failed(Request request) {
+            public void failed(Request request, String message) {
                 if (!isVerification(request)) {
-                    listener.failed(request);
+                    listener.failed(request, message);
                 }
             }
         };

@@ -22,8 +22,8 @@ public interface EngineListener {
     /** A request has ended that was served. */
     default void finished(Request request, FinishReason reason, Usage usage) {}
 
-    /** A request has ended with an error. */
-    default void failed(Request request) {}
+    /** A request has ended with an error; the message is what its client got. */
+    default void failed(Request request, String message) {}
 
     /**
      * The GPU has recomputed a token whose attention the CPU had computed from host KV.
@@ -67,9 +67,9 @@ public interface EngineListener {
             }
 
             @Override
-            public void failed(Request request) {
-                first.failed(request);
-                next.failed(request);
+            public void failed(Request request, String message) {
+                first.failed(request, message);
+                next.failed(request, message);
             }
 
             @Override

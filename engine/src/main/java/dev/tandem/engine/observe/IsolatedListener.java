@@ -65,8 +65,8 @@ public final class IsolatedListener implements EngineListener {
     }
 
     @Override
-    public void failed(Request request) {
-        isolate(() -> listener.failed(request));
+    public void failed(Request request, String message) {
+        isolate(() -> listener.failed(request, message));
     }
 
     @Override

@@ -17,6 +17,7 @@ import java.util.Optional;
  * @param decoder turns tokens into text
  * @param sink receives the events
  * @param scorer receives the log-probabilities of the prompt; empty when nobody asks for them
+ * @param trace the span that caused it; empty when it is not traced
  */
 public record Request(
         String id,
@@ -27,7 +28,8 @@ public record Request(
         PrefixCaching caching,
         TextDecoder decoder,
         TokenSink sink,
-        Optional<PromptScorer> scorer) {
+        Optional<PromptScorer> scorer,
+        Optional<TraceParent> trace) {
     /** Creates a request that shares prefixes with all others without a salt. */
     public Request(
             String id,
@@ -37,7 +39,17 @@ public record Request(
             LatencyTargets targets,
             TextDecoder decoder,
             TokenSink sink) {
-        this(id, prompt, sampling, priority, targets, PrefixCaching.SHARED, decoder, sink, Optional.empty());
+        this(
+                id,
+                prompt,
+                sampling,
+                priority,
+                targets,
+                PrefixCaching.SHARED,
+                decoder,
+                sink,
+                Optional.empty(),
+                Optional.empty());
     }
 
     /** Creates a request without latency targets of its own. */
@@ -55,12 +67,17 @@ public record Request(
 
     /** The same request with another choice of whom it shares prefixes with. */
     public Request withCaching(PrefixCaching next) {
-        return new Request(id, prompt, sampling, priority, targets, next, decoder, sink, scorer);
+        return new Request(id, prompt, sampling, priority, targets, next, decoder, sink, scorer, trace);
     }
 
     /** The same request with scores of its prompt, which computes all of it: the prefix cache has no logits. */
     public Request withScorer(PromptScorer next) {
         return new Request(
-                id, prompt, sampling, priority, targets, PrefixCaching.OFF, decoder, sink, Optional.of(next));
+                id, prompt, sampling, priority, targets, PrefixCaching.OFF, decoder, sink, Optional.of(next), trace);
+    }
+
+    /** The same request as part of a trace, or of none. */
+    public Request withTrace(Optional<TraceParent> next) {
+        return new Request(id, prompt, sampling, priority, targets, caching, decoder, sink, scorer, next);
     }
 }

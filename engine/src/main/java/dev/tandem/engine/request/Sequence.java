@@ -1,8 +1,10 @@
 package dev.tandem.engine.request;
 
 import dev.tandem.engine.kv.BlockTable;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.sampling.TokenSampler;
 import java.util.Arrays;
+import java.util.Optional;
 
 /**
  * A request inside the engine: the buffer of its tokens, and how many of them have their KV computed.
@@ -193,6 +195,17 @@ public final class Sequence {
     /** Sets the computed tokens to 0, so that they are computed again. The caller frees the blocks. */
     public void restart() {
         computed = 0;
+    }
+
+    /**
+     * Records for a trace where the KV is from now on.
+     *
+     * @param to the tier; empty where the KV was dropped
+     */
+    public void moved(Optional<KvTier> to, long nanos) {
+        if (request.trace().isPresent()) {
+            tiers.add(new KvMove(to, nanos - timings.arrivedNanos()));
+        }
     }
 
     /** Records that the KV entered the tier where it is now. */

@@ -1,17 +1,25 @@
 package dev.tandem.engine.request;
 
+import java.util.ArrayList;
+import java.util.List;
+
 /**
  * How a sequence's KV has moved between the tiers, and what it did in the tier where it is now.
  *
  * <p>Owned by: engine thread.
  */
 public final class TierStatistics {
+    /** Max moves that are kept per traced request: a trace is read by people, and has the count of preemptions too. */
+    static final int MAX_MOVES = 64;
+
     private int preemptions;
     private int hostTokens;
     private long enteredNanos;
     private int tokensSinceEntry;
     /** True while the prompt is computed in this tier: the time there counts from the next token on. */
     private boolean prefillsHere;
+
+    private List<KvMove> moves = List.of();
 
     /** Counts a loss of GPU blocks: the KV moved to the host or was dropped. */
     public void countPreemption() {
@@ -51,6 +59,21 @@ public final class TierStatistics {
     /** When the KV entered its tier; for a prompt that was computed there, when its next token was sampled. */
     public long enteredNanos() {
         return enteredNanos;
+    }
+
+    /** Records a move; those beyond {@link #MAX_MOVES} are left out. */
+    void add(KvMove move) {
+        if (moves.isEmpty()) {
+            moves = new ArrayList<>();
+        }
+        if (moves.size() < MAX_MOVES) {
+            moves.add(move);
+        }
+    }
+
+    /** The first moves of a traced request; empty for others. */
+    List<KvMove> moves() {
+        return List.copyOf(moves);
     }
 
     void addTokens(int count) {

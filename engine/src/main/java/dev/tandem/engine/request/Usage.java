@@ -1,5 +1,7 @@
 package dev.tandem.engine.request;
 
+import java.util.List;
+
 /**
  * What a request cost: tokens, times and preemptions. Times are in nanoseconds of the engine's clock; 0 for a phase
  * that was not reached.
@@ -12,6 +14,7 @@ package dev.tandem.engine.request;
  * @param preemptions times the request lost its KV blocks to others
  * @param hostTokens output tokens whose attention read host KV
  * @param cachedTokens prompt tokens whose KV was in the prefix cache when the request first started
+ * @param moves where its KV was, if the request is traced; at most the first 64 moves
  */
 public record Usage(
         int promptTokens,
@@ -21,7 +24,8 @@ public record Usage(
         long total,
         int preemptions,
         int hostTokens,
-        int cachedTokens) {
+        int cachedTokens,
+        List<KvMove> moves) {
     /** The usage of a sequence that ends now. */
     public static Usage of(Sequence sequence, long now) {
         SequenceTimings timings = sequence.timings();
@@ -33,6 +37,7 @@ public record Usage(
                 now - timings.arrivedNanos(),
                 sequence.tiers().preemptions(),
                 sequence.tiers().hostTokens(),
-                sequence.cachedTokens());
+                sequence.cachedTokens(),
+                sequence.tiers().moves());
     }
 }

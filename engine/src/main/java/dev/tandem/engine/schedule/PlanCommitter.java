@@ -96,6 +96,7 @@ public final class PlanCommitter {
         state.unsettle(sequence);
         state.countPreemption();
         sequence.tiers().countPreemption();
+        sequence.moved(Optional.empty(), state.now());
         kv.release(sequence);
         sequence.restart();
         sequence.state(RequestState.WAITING);

@@ -14,6 +14,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.NavigableSet;
+import java.util.Optional;
 import java.util.TreeSet;
 
 /**
@@ -193,6 +194,7 @@ public final class SchedulerState {
         (onGpu ? gpu : host).add(sequence);
         sequence.state(onGpu ? RequestState.ON_GPU : RequestState.ON_HOST);
         sequence.enteredTier(now);
+        sequence.moved(Optional.of(sequence.table().tier()), now);
     }
 
     /** Removes a sequence that is not in flight from the collection that holds it. */

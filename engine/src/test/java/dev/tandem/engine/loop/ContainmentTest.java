@@ -169,7 +169,7 @@ class ContainmentTest {
             }
 
             @Override
-            public void failed(Request request) {
+            public void failed(Request request, String message) {
                 throw new IllegalStateException("failed");
             }
         });

@@ -20,7 +20,7 @@ import org.junit.jupiter.api.Test;
 
 /** Shadow verification, with the test in place of the engine. */
 class ShadowVerificationTest {
-    private static final Usage USAGE = new Usage(3, 3, 0, 0, 0, 0, 1, 0);
+    private static final Usage USAGE = new Usage(3, 3, 0, 0, 0, 0, 1, 0, List.of());
 
     private final List<TokenEvent> seen = new ArrayList<>();
     private final List<Request> again = new ArrayList<>();
@@ -179,20 +179,20 @@ class ShadowVerificationTest {
             }
 
             @Override
-            public void failed(Request request) {
+            public void failed(Request request, String message) {
                 counted.add("failed " + request.id());
             }
         });
         Request own = again.getFirst();
         others.firstToken(own, 1);
         others.finished(own, FinishReason.LENGTH, USAGE);
-        others.failed(own);
+        others.failed(own, "why");
         assertThat(counted).isEmpty();
         Request client =
                 new Request("c", new int[] {5}, SamplingParams.builder().build(), 0, TextDecoder.none(), seen::add);
         others.firstToken(client, 1);
         others.finished(client, FinishReason.LENGTH, USAGE);
-        others.failed(client);
+        others.failed(client, "why");
         assertThat(counted).containsExactly("first c", "finished c", "failed c");
     }
 }

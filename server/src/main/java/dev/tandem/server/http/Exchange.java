@@ -1,5 +1,6 @@
 package dev.tandem.server.http;
 
+import dev.tandem.engine.request.TraceParent;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.Channel;
@@ -21,13 +22,14 @@ import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 
 /**
  * One HTTP request and its answer. It is answered exactly once: as a whole, or as a stream of events.
  *
- * <p>Owned by: the thread that serves it, a virtual one or the event loop; {@link #onDisconnect} actions run on the
- * event loop.
+ * <p>Owned by: the thread that serves it, a virtual one or the event loop; {@link #onDisconnect} and {@link #onEnd}
+ * actions run on the event loop.
  */
 public final class Exchange {
     private static final int LINGER_SECONDS = 2;
@@ -43,6 +45,8 @@ public final class Exchange {
     private final Map<String, String> responseHeaders = new LinkedHashMap<>();
     private final Object writable = new Object();
     private Runnable disconnectAction = () -> {};
+    private Runnable endAction = () -> {};
+    private Optional<TraceParent> trace = Optional.empty();
     private boolean disconnected;
     private State state = State.OPEN;
     private boolean streamed;
@@ -121,7 +125,7 @@ public final class Exchange {
     }
 
     /** The status of the answer; 499 when the client disconnected before its end. */
-    int status() {
+    public int status() {
         return state == State.ENDED ? status : CLIENT_GONE;
     }
 
@@ -145,6 +149,25 @@ public final class Exchange {
     /** Adds a header to the answer, before it is sent. */
     public void responseHeader(String name, String value) {
         responseHeaders.put(name, value);
+    }
+
+    /** Makes the request part of a trace. */
+    public void trace(TraceParent parent) {
+        trace = Optional.of(parent);
+    }
+
+    /** The span that work for this request is part of; empty when it is not traced. */
+    public Optional<TraceParent> trace() {
+        return trace;
+    }
+
+    /** Sets the action that runs once after the answer, or after the client has disconnected. */
+    public void onEnd(Runnable action) {
+        endAction = action;
+    }
+
+    void ended() {
+        endAction.run();
     }
 
     /** Whether the client has disconnected; work for it can stop. */

@@ -351,6 +351,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
     private void ended(ChannelHandlerContext context, Exchange exchange) {
         exchange.releaseBody();
         log.ended(exchange);
+        exchange.ended();
         current = Optional.empty();
         if (!exchange.keepsAlive()) {
             closing = true;

@@ -11,18 +11,19 @@ import dev.tandem.engine.request.Usage;
 import dev.tandem.engine.strategy.select.StrategySelector;
 import io.prometheus.metrics.core.metrics.Counter;
 import io.prometheus.metrics.core.metrics.CounterWithCallback;
-import io.prometheus.metrics.core.metrics.Gauge;
 import io.prometheus.metrics.core.metrics.GaugeWithCallback;
 import io.prometheus.metrics.core.metrics.Histogram;
 import io.prometheus.metrics.expositionformats.PrometheusTextFormatWriter;
 import io.prometheus.metrics.model.registry.PrometheusRegistry;
+import io.prometheus.metrics.model.snapshots.MetricSnapshots;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.util.List;
+import java.util.function.Consumer;
 import java.util.function.DoubleSupplier;
+import java.util.function.LongSupplier;
 import java.util.function.Supplier;
-import java.util.function.ToDoubleFunction;
+import java.util.stream.Stream;
 
 /**
  * Prometheus metrics of the server and its engine. The core metrics have vLLM's names, so that its dashboards and
@@ -31,7 +32,9 @@ import java.util.function.ToDoubleFunction;
  * <p>Owned by: thread-safe.
  */
 public final class ServerMetrics implements EngineListener {
-    private static final String[] LABELS = {"model_name", "engine"};
+    /** Value of the label {@code engine}: a server has one. */
+    private static final String ENGINE = "0";
+
     private static final double[] FIRST_TOKEN_BUCKETS = {
         .001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560
     };
@@ -68,190 +71,106 @@ public final class ServerMetrics implements EngineListener {
 
     public ServerMetrics(String model) {
         this.model = model;
-        firstToken = histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", FIRST_TOKEN_BUCKETS);
-        interToken = histogram(
-                "vllm:inter_token_latency_seconds",
-                "Time between two consecutive output tokens of a request.",
-                TOKEN_BUCKETS);
-        perToken = histogram(
-                "vllm:request_time_per_output_token_seconds",
-                "Mean time per output token after the first.",
-                TOKEN_BUCKETS);
-        endToEnd = histogram("vllm:e2e_request_latency_seconds", "Arrival to end.", LATENCY_BUCKETS);
-        queueTime = histogram("vllm:request_queue_time_seconds", "Arrival to first scheduling.", LATENCY_BUCKETS);
-        decodeTime = histogram("vllm:request_decode_time_seconds", "First token to end.", LATENCY_BUCKETS);
-        promptLength = histogram("vllm:request_prompt_tokens", "Prompt tokens per request.", LENGTH_BUCKETS);
-        generationLength = histogram("vllm:request_generation_tokens", "Output tokens per request.", LENGTH_BUCKETS);
-        stepTokens = histogram("vllm:iteration_tokens_total", "Tokens computed per step.", LENGTH_BUCKETS);
-        shadowVerification = histogram(
-                "tandem:shadow_verification_logprob_difference",
-                "Difference of a token's log-probability between serving with host KV and recomputing on the GPU "
-                        + "(--shadow-verification-rate).",
-                DIFFERENCE_BUCKETS);
-        promptTokens = counter("vllm:prompt_tokens", "Prompt tokens of finished requests.");
-        cachedTokens = counter(
-                "vllm:prompt_tokens_cached", "Prompt tokens of finished requests that were in the prefix cache.");
-        generationTokens = counter("vllm:generation_tokens", "Output tokens.");
-        hostTokens = counter("tandem:host_decode_tokens", "Output tokens whose attention read host KV.");
-        finished = Counter.builder()
-                .name("vllm:request_success")
-                .help("Finished requests by reason.")
-                .labelNames("model_name", "engine", "finished_reason")
-                .register(registry);
-        rejected = counter("vllm:admission_rejections", "Requests refused because the queue was full.");
-        shadowVerificationDropped = counter(
-                "tandem:shadow_verification_dropped",
-                "Comparisons of --shadow-verification-rate that were skipped because others were still running.");
+        firstToken = histogram(Metric.TIME_TO_FIRST_TOKEN, FIRST_TOKEN_BUCKETS);
+        interToken = histogram(Metric.INTER_TOKEN_LATENCY, TOKEN_BUCKETS);
+        perToken = histogram(Metric.TIME_PER_OUTPUT_TOKEN, TOKEN_BUCKETS);
+        endToEnd = histogram(Metric.E2E_LATENCY, LATENCY_BUCKETS);
+        queueTime = histogram(Metric.QUEUE_TIME, LATENCY_BUCKETS);
+        decodeTime = histogram(Metric.DECODE_TIME, LATENCY_BUCKETS);
+        promptLength = histogram(Metric.REQUEST_PROMPT_TOKENS, LENGTH_BUCKETS);
+        generationLength = histogram(Metric.REQUEST_GENERATION_TOKENS, LENGTH_BUCKETS);
+        stepTokens = histogram(Metric.STEP_TOKENS, LENGTH_BUCKETS);
+        shadowVerification = histogram(Metric.SHADOW_VERIFICATION_DIFFERENCE, DIFFERENCE_BUCKETS);
+        promptTokens = counter(Metric.PROMPT_TOKENS);
+        cachedTokens = counter(Metric.PROMPT_TOKENS_CACHED);
+        generationTokens = counter(Metric.GENERATION_TOKENS);
+        hostTokens = counter(Metric.HOST_DECODE_TOKENS);
+        finished = unset(Metric.REQUEST_SUCCESS);
+        rejected = counter(Metric.ADMISSION_REJECTIONS);
+        shadowVerificationDropped = counter(Metric.SHADOW_VERIFICATION_DROPPED);
         for (FinishReason reason : FinishReason.values()) {
-            finished.labelValues(model, "0", reason.wire());
+            finished.labelValues(model, ENGINE, reason.wire());
         }
     }
 
-    private Histogram histogram(String name, String help, double[] buckets) {
+    private Histogram histogram(Metric metric, double[] buckets) {
         Histogram histogram = Histogram.builder()
-                .name(name)
-                .help(help)
-                .labelNames(LABELS)
+                .name(metric.exposed)
+                .help(metric.help)
+                .labelNames(metric.labels())
                 .classicOnly()
                 .classicUpperBounds(buckets)
                 .register(registry);
-        histogram.labelValues(model, "0");
+        histogram.labelValues(model, ENGINE);
         return histogram;
     }
 
-    private Counter counter(String name, String help) {
-        Counter counter =
-                Counter.builder().name(name).help(help).labelNames(LABELS).register(registry);
-        counter.labelValues(model, "0");
+    private Counter counter(Metric metric) {
+        Counter counter = unset(metric);
+        counter.labelValues(model, ENGINE);
         return counter;
+    }
+
+    /** A counter without values, until its further labels are known. */
+    private Counter unset(Metric metric) {
+        return Counter.builder()
+                .name(metric.exposed)
+                .help(metric.help)
+                .labelNames(metric.labels())
+                .register(registry);
     }
 
     /** Adds the gauges and counters whose values are read from the engine at each scrape. */
     public void watch(Supplier<EngineStats> stats, Supplier<Integer> waiting, int blockTokens) {
-        gauge(
-                "vllm:num_requests_running",
-                "Requests that take part in steps.",
-                stats,
-                s -> s.requests().running());
-        GaugeWithCallback.builder()
-                .name("vllm:num_requests_waiting")
-                .help("Requests that wait for their first step, or for KV blocks after a preemption.")
-                .labelNames(LABELS)
-                .callback(callback ->
-                        callback.call(waiting.get() + stats.get().requests().swapped(), model, "0"))
-                .register(registry);
-        gauge(
-                "vllm:kv_cache_usage_perc",
-                "Fraction of the GPU pool's blocks in use; 1 is all.",
-                stats,
-                s -> usage(s.gpu()));
-        gauge(
-                "tandem:in_flight_tokens",
-                "Host tokens between layers, whose attention the CPU computes.",
-                stats,
-                s -> s.requests().inFlight());
-        gauge(
-                "tandem:host_lost",
-                "1 after the CPU has stopped computing attention and the GPU serves alone, else 0.",
-                stats,
-                s -> s.hostLost().isEmpty() ? 0 : 1);
-        gauge(
-                "tandem:host_kv_cache_usage_perc",
-                "Fraction of the host pool's blocks in use; 1 is all.",
-                stats,
-                s -> usage(s.host()));
-        counter("vllm:num_preemptions", "Preemptions.", stats, EngineStats::preemptions);
-        watchPrefixCache(stats);
-        Gauge.builder()
-                .name("vllm:cache_config_info")
-                .help("Sizes of the KV cache.")
-                .labelNames("model_name", "engine", "block_size", "num_gpu_blocks", "num_cpu_blocks")
-                .register(registry)
-                .labelValues(
-                        model,
-                        "0",
-                        Integer.toString(blockTokens),
-                        Integer.toString(stats.get().gpu().blocks()),
-                        Integer.toString(stats.get().host().blocks()))
-                .set(1);
+        read(Metric.REQUESTS_RUNNING, () -> stats.get().requests().running());
+        read(
+                Metric.REQUESTS_WAITING,
+                () -> waiting.get() + stats.get().requests().swapped());
+        read(Metric.KV_CACHE_USAGE, () -> usage(stats.get().gpu()));
+        read(Metric.IN_FLIGHT_TOKENS, () -> stats.get().requests().inFlight());
+        read(Metric.HOST_LOST, () -> stats.get().hostLost().isEmpty() ? 0 : 1);
+        read(Metric.HOST_KV_CACHE_USAGE, () -> usage(stats.get().host()));
+        read(Metric.PREEMPTIONS, () -> stats.get().preemptions());
+        watchPrefixCache(() -> stats.get().prefixCache());
+        read(Metric.PREFIX_CACHE_USAGE, () -> cached(stats.get()));
+        EngineStats now = stats.get();
+        String[] sizes = {
+            Integer.toString(blockTokens),
+            Integer.toString(now.gpu().blocks()),
+            Integer.toString(now.host().blocks())
+        };
+        readAll(Metric.CACHE_CONFIG, values -> values.set(1, sizes));
     }
 
-    private void watchPrefixCache(Supplier<EngineStats> stats) {
-        String queries = "Tokens of requests that were looked up in the prefix cache.";
-        String hits = "Tokens of requests that were found in the prefix cache and not computed.";
-        // routers that were made for older servers read the second name
-        for (String name : List.of("vllm:prefix_cache", "vllm:gpu_prefix_cache")) {
-            counter(name + "_queries", queries, stats, s -> s.prefixCache().queries());
-            counter(name + "_hits", hits, stats, s -> s.prefixCache().hits());
-        }
-        CounterWithCallback.builder()
-                .name("tandem:prefix_cache_hits")
-                .help("Tokens found in the prefix cache: read where they were, or copied from the other tier.")
-                .labelNames("model_name", "engine", "source")
-                .callback(callback -> {
-                    PrefixCacheUse use = stats.get().prefixCache();
-                    callback.call(use.gpuHits(), model, "0", "gpu");
-                    callback.call(use.hostHits(), model, "0", "host");
-                    callback.call(use.copiedHits(), model, "0", "copied");
-                })
-                .register(registry);
-        counter(
-                "tandem:prefix_cache_evictions",
-                "KV blocks whose prefix was dropped to make room, on both tiers.",
-                stats,
-                s -> s.prefixCache().gpu().evictions() + s.prefixCache().host().evictions());
-        counter(
-                "tandem:prefix_cache_demotions",
-                "Host blocks to which prefixes were copied before their GPU blocks were needed.",
-                stats,
-                s -> s.prefixCache().demotions());
-        gauge(
-                "tandem:prefix_cache_usage_perc",
-                "Fraction of the GPU pool's blocks that hold a prefix and are free for others; 1 is all.",
-                stats,
-                s -> s.gpu().blocks() == 0
-                        ? 0
-                        : (double) s.prefixCache().gpu().cachedBlocks()
-                                / s.gpu().blocks());
+    private void watchPrefixCache(Supplier<PrefixCacheUse> use) {
+        read(Metric.PREFIX_CACHE_QUERIES, () -> use.get().queries());
+        read(Metric.PREFIX_CACHE_HITS, () -> use.get().hits());
+        read(Metric.GPU_PREFIX_CACHE_QUERIES, () -> use.get().queries());
+        read(Metric.GPU_PREFIX_CACHE_HITS, () -> use.get().hits());
+        readAll(Metric.PREFIX_CACHE_HITS_BY_SOURCE, values -> {
+            PrefixCacheUse now = use.get();
+            values.set(now.gpuHits(), "gpu");
+            values.set(now.hostHits(), "host");
+            values.set(now.copiedHits(), "copied");
+        });
+        read(Metric.PREFIX_CACHE_EVICTIONS, () -> {
+            PrefixCacheUse now = use.get();
+            return now.gpu().evictions() + now.host().evictions();
+        });
+        read(Metric.PREFIX_CACHE_DEMOTIONS, () -> use.get().demotions());
     }
 
     /** Adds the cost model's prediction error. */
     public void watch(CostModel cost) {
-        GaugeWithCallback.builder()
-                .name("tandem:prediction_error")
-                .help("Relative error of predicted step times, as a moving average.")
-                .labelNames(LABELS)
-                .callback(callback -> callback.call(cost.error(), model, "0"))
-                .register(registry);
-        CounterWithCallback.builder()
-                .name("tandem:extrapolated_predictions")
-                .help("Predictions for sizes outside the profiled range.")
-                .labelNames(LABELS)
-                .callback(callback -> callback.call(cost.extrapolated(), model, "0"))
-                .register(registry);
+        read(Metric.PREDICTION_ERROR, cost::error);
+        read(Metric.EXTRAPOLATED_PREDICTIONS, cost::extrapolated);
     }
 
     /** Adds the decisions of the strategy selector. */
     public void watch(StrategySelector selector) {
-        GaugeWithCallback.builder()
-                .name("tandem:offloading")
-                .help("1 while the guard lets requests decode on the host, 0 while it keeps to the GPU.")
-                .labelNames(LABELS)
-                .callback(callback -> callback.call(selector.isOffloading() ? 1 : 0, model, "0"))
-                .register(registry);
-        CounterWithCallback.builder()
-                .name("tandem:guard_losses")
-                .help("Measurement windows in which offloading was slower than the GPU alone; a pause follows each.")
-                .labelNames(LABELS)
-                .callback(callback -> callback.call(selector.losses(), model, "0"))
-                .register(registry);
-        GaugeWithCallback.builder()
-                .name("tandem:measured_gain")
-                .help("Gain in throughput of offloading over the GPU alone, as the guard measured it last; 0.1 is 10 %."
-                        + " Absent until both are measured.")
-                .labelNames(LABELS)
-                .callback(callback -> selector.measuredGain().ifPresent(gain -> callback.call(gain, model, "0")))
-                .register(registry);
+        read(Metric.OFFLOADING, () -> selector.isOffloading() ? 1 : 0);
+        read(Metric.GUARD_LOSSES, selector::losses);
+        readAll(Metric.MEASURED_GAIN, values -> selector.measuredGain().ifPresent(values::set));
     }
 
     /**
@@ -260,36 +179,58 @@ public final class ServerMetrics implements EngineListener {
      * @param ratio throughput of the best schedule over that of the GPU alone; NaN where it is not known
      */
     public void watchIdeal(DoubleSupplier ratio) {
-        GaugeWithCallback.builder()
-                .name("tandem:ideal_gain")
-                .help("Gain in throughput over the GPU alone that the best schedule has on this machine, for requests"
-                        + " of the mean length of those served; 0.1 is 10 %. Absent where it is not known.")
-                .labelNames(LABELS)
-                .callback(callback -> {
-                    double best = ratio.getAsDouble();
-                    if (!Double.isNaN(best)) {
-                        callback.call(best - 1, model, "0");
-                    }
-                })
-                .register(registry);
+        readAll(Metric.IDEAL_GAIN, values -> {
+            double best = ratio.getAsDouble();
+            if (!Double.isNaN(best)) {
+                values.set(best - 1);
+            }
+        });
     }
 
-    private void counter(String name, String help, Supplier<EngineStats> stats, ToDoubleFunction<EngineStats> value) {
-        CounterWithCallback.builder()
-                .name(name)
-                .help(help)
-                .labelNames(LABELS)
-                .callback(callback -> callback.call(value.applyAsDouble(stats.get()), model, "0"))
-                .register(registry);
+    /** Adds the number of spans that were lost so far. */
+    public void watchTraces(LongSupplier dropped) {
+        read(Metric.TRACE_SPANS_DROPPED, dropped::getAsLong);
     }
 
-    private void gauge(String name, String help, Supplier<EngineStats> stats, ToDoubleFunction<EngineStats> value) {
-        GaugeWithCallback.builder()
-                .name(name)
-                .help(help)
-                .labelNames(LABELS)
-                .callback(callback -> callback.call(value.applyAsDouble(stats.get()), model, "0"))
-                .register(registry);
+    /** Receives the values of one metric during a scrape. */
+    private interface Values {
+        void set(double value, String... furtherLabels);
+    }
+
+    /** Adds a counter or gauge whose one value is read at each scrape. */
+    private void read(Metric metric, DoubleSupplier value) {
+        readAll(metric, values -> values.set(value.getAsDouble()));
+    }
+
+    /** Adds a counter or gauge whose values are read at each scrape; it may have none. */
+    private void readAll(Metric metric, Consumer<Values> reader) {
+        switch (metric.type) {
+            case COUNTER ->
+                CounterWithCallback.builder()
+                        .name(metric.exposed)
+                        .help(metric.help)
+                        .labelNames(metric.labels())
+                        .callback(callback -> reader.accept((value, further) -> callback.call(value, labels(further))))
+                        .register(registry);
+            case GAUGE ->
+                GaugeWithCallback.builder()
+                        .name(metric.exposed)
+                        .help(metric.help)
+                        .labelNames(metric.labels())
+                        .callback(callback -> reader.accept((value, further) -> callback.call(value, labels(further))))
+                        .register(registry);
+            case HISTOGRAM ->
+                throw new IllegalArgumentException(metric + " is a histogram, whose values cannot be read at a scrape");
+        }
+    }
+
+    private String[] labels(String... further) {
+        return Stream.concat(Stream.of(model, ENGINE), Stream.of(further)).toArray(String[]::new);
+    }
+
+    private static double cached(EngineStats stats) {
+        int blocks = stats.gpu().blocks();
+        return blocks == 0 ? 0 : (double) stats.prefixCache().gpu().cachedBlocks() / blocks;
     }
 
     private static double usage(EngineStats.Pool pool) {
@@ -299,66 +240,71 @@ public final class ServerMetrics implements EngineListener {
     @Override
     public void step(StepRecord record) {
         stepTokens
-                .labelValues(model, "0")
+                .labelValues(model, ENGINE)
                 .observe(record.tokens().prefill() + record.tokens().decode());
-        hostTokens.labelValues(model, "0").inc(record.tokens().host());
+        hostTokens.labelValues(model, ENGINE).inc(record.tokens().host());
     }
 
     @Override
     public void firstToken(Request request, long sinceArrival) {
-        firstToken.labelValues(model, "0").observe(sinceArrival / 1e9);
-        generationTokens.labelValues(model, "0").inc();
+        firstToken.labelValues(model, ENGINE).observe(sinceArrival / 1e9);
+        generationTokens.labelValues(model, ENGINE).inc();
     }
 
     @Override
     public void nextToken(Request request, long sincePrevious) {
-        interToken.labelValues(model, "0").observe(sincePrevious / 1e9);
-        generationTokens.labelValues(model, "0").inc();
+        interToken.labelValues(model, ENGINE).observe(sincePrevious / 1e9);
+        generationTokens.labelValues(model, ENGINE).inc();
     }
 
     @Override
     public void finished(Request request, FinishReason reason, Usage usage) {
-        finished.labelValues(model, "0", reason.wire()).inc();
-        promptTokens.labelValues(model, "0").inc(usage.promptTokens());
-        cachedTokens.labelValues(model, "0").inc(usage.cachedTokens());
-        promptLength.labelValues(model, "0").observe(usage.promptTokens());
-        generationLength.labelValues(model, "0").observe(usage.completionTokens());
-        endToEnd.labelValues(model, "0").observe(usage.total() / 1e9);
-        queueTime.labelValues(model, "0").observe(usage.queued() / 1e9);
+        finished.labelValues(model, ENGINE, reason.wire()).inc();
+        promptTokens.labelValues(model, ENGINE).inc(usage.promptTokens());
+        cachedTokens.labelValues(model, ENGINE).inc(usage.cachedTokens());
+        promptLength.labelValues(model, ENGINE).observe(usage.promptTokens());
+        generationLength.labelValues(model, ENGINE).observe(usage.completionTokens());
+        endToEnd.labelValues(model, ENGINE).observe(usage.total() / 1e9);
+        queueTime.labelValues(model, ENGINE).observe(usage.queued() / 1e9);
         if (usage.completionTokens() > 0) {
             double decode = (usage.total() - usage.timeToFirstToken()) / 1e9;
-            decodeTime.labelValues(model, "0").observe(decode);
+            decodeTime.labelValues(model, ENGINE).observe(decode);
             if (usage.completionTokens() > 1) {
-                perToken.labelValues(model, "0").observe(decode / (usage.completionTokens() - 1));
+                perToken.labelValues(model, ENGINE).observe(decode / (usage.completionTokens() - 1));
             }
         }
     }
 
     @Override
     public void comparedWithGpu(double difference) {
-        shadowVerification.labelValues(model, "0").observe(difference);
+        shadowVerification.labelValues(model, ENGINE).observe(difference);
     }
 
     @Override
     public void comparisonDropped() {
-        shadowVerificationDropped.labelValues(model, "0").inc();
+        shadowVerificationDropped.labelValues(model, ENGINE).inc();
     }
 
     @Override
-    public void failed(Request request) {
-        finished.labelValues(model, "0", "error").inc();
+    public void failed(Request request, String message) {
+        finished.labelValues(model, ENGINE, "error").inc();
     }
 
     /** Counts a request that was refused because the queue was full. */
     public void rejected() {
-        rejected.labelValues(model, "0").inc();
+        rejected.labelValues(model, ENGINE).inc();
+    }
+
+    /** All metrics with their values, also those that have none yet. */
+    MetricSnapshots collect() {
+        return registry.scrape();
     }
 
     /** All metrics in Prometheus's text format. */
     public byte[] scrape() {
         try {
             ByteArrayOutputStream out = new ByteArrayOutputStream(16 << 10);
-            PrometheusTextFormatWriter.create().write(out, registry.scrape());
+            PrometheusTextFormatWriter.create().write(out, collect());
             return out.toByteArray();
         } catch (IOException e) {
             throw new UncheckedIOException(e);

@@ -5,8 +5,10 @@ import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.request.TokenSink;
+import dev.tandem.engine.request.TraceParent;
 import dev.tandem.server.http.Exchange;
 import java.util.List;
+import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -33,6 +35,9 @@ final class Generation implements AutoCloseable {
     private final AtomicReferenceArray<Request> requests;
 
     private final Deadline deadline;
+    /** The span that the requests are part of. */
+    private final Optional<TraceParent> trace;
+
     private volatile boolean cancelled;
     /** How often each choice has been resumed. */
     private final int[] resumed;
@@ -49,7 +54,8 @@ final class Generation implements AutoCloseable {
      */
     private record Sent(int index, int resumed, TokenEvent event) {}
 
-    private Generation(Engine engine, int count, Deadline deadline, RequestMaker maker) {
+    private Generation(Engine engine, int count, Deadline deadline, Optional<TraceParent> trace, RequestMaker maker) {
+        this.trace = trace;
         this.deadline = deadline;
         this.engine = engine;
         this.maker = maker;
@@ -77,14 +83,15 @@ final class Generation implements AutoCloseable {
 
     /** Submits {@code count} requests: either all or none are accepted. */
     static Generation start(Engine engine, Exchange exchange, int count, Deadline deadline, RequestMaker maker) {
-        Generation generation = start(engine, count, deadline, maker);
+        Generation generation = start(engine, count, deadline, exchange.trace(), maker);
         exchange.onDisconnect(generation::cancel);
         return generation;
     }
 
     /** Submits {@code count} requests that do not end when a client disconnects. */
-    static Generation start(Engine engine, int count, Deadline deadline, RequestMaker maker) {
-        Generation generation = new Generation(engine, count, deadline, maker);
+    static Generation start(
+            Engine engine, int count, Deadline deadline, Optional<TraceParent> trace, RequestMaker maker) {
+        Generation generation = new Generation(engine, count, deadline, trace, maker);
         List<Request> requests =
                 IntStream.range(0, count).mapToObj(generation::make).toList();
         engine.submit(requests);
@@ -92,7 +99,8 @@ final class Generation implements AutoCloseable {
     }
 
     private Request make(int index) {
-        Request request = maker.make(index, event -> events.add(new Sent(index, 0, event)));
+        Request request = maker.make(index, event -> events.add(new Sent(index, 0, event)))
+                .withTrace(trace);
         requests.set(index, request);
         return request;
     }
@@ -135,7 +143,8 @@ final class Generation implements AutoCloseable {
                         old.targets(),
                         fresh.decoder(),
                         fresh.sink())
-                .withCaching(old.caching());
+                .withCaching(old.caching())
+                .withTrace(trace);
         requests.set(index, next);
         try {
             engine.submit(next);

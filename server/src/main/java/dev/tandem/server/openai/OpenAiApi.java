@@ -9,6 +9,7 @@ import dev.tandem.server.http.Response;
 import dev.tandem.server.http.Router;
 import dev.tandem.server.metrics.EngineHistory;
 import dev.tandem.server.metrics.ServerMetrics;
+import dev.tandem.server.trace.RequestTracing;
 import java.time.InstantSource;
 import java.util.List;
 import java.util.Locale;
@@ -30,20 +31,26 @@ public final class OpenAiApi implements Router {
     private final ServerMetrics metrics;
     private final ApiKeys keys;
     private final InstantSource time;
+    private final Optional<RequestTracing> tracing;
     private final Routes routes;
     private final AtomicInteger inProgress = new AtomicInteger();
 
-    /** @param keys of which every request must send one, except those to /health, /ping and /metrics */
+    /**
+     * @param tracing of requests that generate; empty without traces
+     * @param keys of which every request must send one, except those to /health, /ping and /metrics
+     */
     public OpenAiApi(
             ServedModel model,
             TokenizerPool pool,
             DecisionLog decisions,
             ServerMetrics metrics,
             EngineHistory history,
+            Optional<RequestTracing> tracing,
             ApiKeys keys,
             String version,
             InstantSource time) {
         this.metrics = metrics;
+        this.tracing = tracing;
         this.keys = keys;
         this.time = time;
         PromptReader promptReader =
@@ -181,12 +188,23 @@ public final class OpenAiApi implements Router {
                 new Response(status, "application/json", errors.body(status, message, "", ""), headers));
     }
 
+    /** OpenTelemetry's name for what an endpoint does; empty for those that generate nothing. */
+    private static Optional<String> operation(ApiFields.Endpoint endpoint) {
+        return switch (endpoint) {
+            case CHAT, MESSAGES, RESPONSES -> Optional.of("chat");
+            case COMPLETIONS -> Optional.of("text_completion");
+            case COUNT_TOKENS, TOKENIZE, DETOKENIZE -> Optional.empty();
+        };
+    }
+
     @Override
     public void serve(Exchange exchange) throws InterruptedException {
         Routes.Match match = routes.find(exchange.path()).orElseThrow(); // decide() accepts only known paths
         Route route = match.route();
         int counted = route.fields().isPresent() ? 1 : 0;
         inProgress.addAndGet(counted);
+        tracing.ifPresent(
+                traces -> route.fields().flatMap(OpenAiApi::operation).ifPresent(name -> traces.begin(exchange, name)));
         try {
             route.handler().serve(exchange, match.id());
         } catch (RequestException e) {

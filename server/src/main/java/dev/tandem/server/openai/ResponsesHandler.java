@@ -73,7 +73,7 @@ final class ResponsesHandler {
                 (index, sink) -> answer.choice(model, object.id(), grammar.constrain(answer.sampling()), sink);
         try {
             Generation generation = request.echo().background()
-                    ? Generation.start(model.engine(), 1, answer.deadline(), maker)
+                    ? Generation.start(model.engine(), 1, answer.deadline(), exchange.trace(), maker)
                     : Generation.start(model.engine(), exchange, 1, answer.deadline(), maker);
             Optional<ResponseStore> kept = request.echo().store() ? Optional.of(store) : Optional.empty();
             return new ResponseRun(model, object, grammar, generation, request.conversation(), kept);

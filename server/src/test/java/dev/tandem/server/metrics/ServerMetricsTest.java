@@ -2,7 +2,27 @@ package dev.tandem.server.metrics;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.kv.PrefixCacheUse;
+import dev.tandem.engine.observe.EngineStats;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.StepPredictor;
+import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.select.ArmRanking;
+import dev.tandem.engine.strategy.select.SelectorLimits;
+import dev.tandem.engine.strategy.select.StrategySelector;
+import dev.tandem.engine.strategy.select.ThroughputWindow;
+import io.prometheus.metrics.model.snapshots.CounterSnapshot;
+import io.prometheus.metrics.model.snapshots.DataPointSnapshot;
+import io.prometheus.metrics.model.snapshots.GaugeSnapshot;
+import io.prometheus.metrics.model.snapshots.HistogramSnapshot;
+import io.prometheus.metrics.model.snapshots.Label;
+import io.prometheus.metrics.model.snapshots.MetricSnapshot;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
 class ServerMetricsTest {
@@ -15,6 +35,92 @@ class ServerMetricsTest {
         assertThat(scrape(metrics)).doesNotContain("tandem:ideal_gain{");
         ratio = 1.25;
         assertThat(scrape(metrics)).contains("tandem:ideal_gain{engine=\"0\",model_name=\"m\"} 0.25\n");
+    }
+
+    @Test
+    void aServerThatWatchesEverythingHasTheMetricsOfTheTableWithTheirTypesAndLabels() {
+        ServerMetrics metrics = watchingEverything();
+        List<String> registered = new ArrayList<>();
+        for (MetricSnapshot snapshot : metrics.collect()) {
+            registered.add(describe(snapshot));
+        }
+        assertThat(registered)
+                .containsExactlyInAnyOrderElementsOf(
+                        List.of(Metric.values()).stream().map(this::describe).toList());
+    }
+
+    @Test
+    void theTextHasTheNamesOfTheTable() {
+        String text = scrape(watchingEverything());
+        for (Metric metric : Metric.values()) {
+            if (metric != Metric.MEASURED_GAIN && metric != Metric.IDEAL_GAIN) { // unknown here
+                assertThat(text)
+                        .contains("\n# TYPE " + metric.exposed + " "
+                                + metric.type.name().toLowerCase(Locale.ROOT) + "\n");
+            }
+        }
+    }
+
+    private static ServerMetrics watchingEverything() {
+        ServerMetrics metrics = new ServerMetrics("m");
+        PrefixCacheUse.Tier none = new PrefixCacheUse.Tier(0, 0);
+        EngineStats stats = new EngineStats(
+                new EngineStats.Requests(0, 0, 0, 0, 0),
+                new EngineStats.Pool(8, 2),
+                new EngineStats.Pool(4, 1),
+                0,
+                new PrefixCacheUse(0, 0, 0, 0, none, none, 0),
+                "");
+        metrics.watch(() -> stats, () -> 0, 16);
+        CostModel cost = TestProfile.model();
+        metrics.watch(cost);
+        metrics.watch(new StrategySelector(
+                List.of(),
+                Optional.empty(),
+                new StepPredictor(cost, true, 0),
+                new AllEqual(),
+                SelectorLimits.DEFAULT,
+                () -> Double.NaN));
+        metrics.watchIdeal(() -> Double.NaN);
+        metrics.watchTraces(() -> 0);
+        return metrics;
+    }
+
+    /** Finds any two windows equal. */
+    private static final class AllEqual implements ArmRanking {
+        @Override
+        public StepPredictor.Work work(StepDraft draft) {
+            throw new IllegalStateException("no step is drafted here");
+        }
+
+        @Override
+        public double ratio(ThroughputWindow candidate, ThroughputWindow reference) {
+            return 1;
+        }
+    }
+
+    /** Name, type and labels; a metric without values has no labels yet. */
+    private static String describe(MetricSnapshot snapshot) {
+        String type = switch (snapshot) {
+            case CounterSnapshot counter -> "COUNTER";
+            case GaugeSnapshot gauge -> "GAUGE";
+            case HistogramSnapshot histogram -> "HISTOGRAM";
+            default -> throw new AssertionError("Metric.Type has no " + snapshot.getClass());
+        };
+        String name = snapshot.getMetadata().getName() + (type.equals("COUNTER") ? "_total" : "");
+        return name + " " + type + " "
+                + snapshot.getDataPoints().stream()
+                        .findFirst()
+                        .map(DataPointSnapshot::getLabels)
+                        .map(labels ->
+                                labels.stream().map(Label::getName).sorted().toList())
+                        .orElse(List.of());
+    }
+
+    private String describe(Metric metric) {
+        boolean hasValue = metric != Metric.MEASURED_GAIN && metric != Metric.IDEAL_GAIN;
+        return metric.exposed + " " + metric.type + " "
+                + (hasValue ? List.of(metric.labels()).stream().sorted().toList() : List.of());
     }
 
     private static String scrape(ServerMetrics metrics) {

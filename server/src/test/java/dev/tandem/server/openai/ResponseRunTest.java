@@ -94,6 +94,7 @@ class ResponseRunTest {
                         model.engine(),
                         1,
                         answer.deadline(),
+                        Optional.empty(),
                         (index, sink) -> answer.choice(model, "resp_1", answer.sampling(), sink)),
                 JSON.createArrayNode(),
                 Optional.of(store));

@@ -1,0 +1,234 @@
+package dev.tandem.server.metrics;
+
+import java.util.List;
+import java.util.stream.Stream;
+
+/**
+ * The metrics that a server can have, as {@code /metrics} names them. The core ones have vLLM's names; Tandem's own
+ * begin with {@code tandem:}. A test writes the reference page from this table, and another checks the names in the
+ * dashboard and the alert rules against it.
+ */
+public enum Metric {
+    TIME_TO_FIRST_TOKEN(
+            "vllm:time_to_first_token_seconds",
+            Type.HISTOGRAM,
+            Unit.SECONDS,
+            "Arrival of a request to its first token."),
+    INTER_TOKEN_LATENCY(
+            "vllm:inter_token_latency_seconds",
+            Type.HISTOGRAM,
+            Unit.SECONDS,
+            "Time between two consecutive output tokens of a request."),
+    TIME_PER_OUTPUT_TOKEN(
+            "vllm:request_time_per_output_token_seconds",
+            Type.HISTOGRAM,
+            Unit.SECONDS,
+            "Mean time per output token after the first, per request."),
+    E2E_LATENCY("vllm:e2e_request_latency_seconds", Type.HISTOGRAM, Unit.SECONDS, "Arrival of a request to its end."),
+    QUEUE_TIME(
+            "vllm:request_queue_time_seconds",
+            Type.HISTOGRAM,
+            Unit.SECONDS,
+            "Arrival of a request to its first scheduling."),
+    DECODE_TIME(
+            "vllm:request_decode_time_seconds", Type.HISTOGRAM, Unit.SECONDS, "First token of a request to its end."),
+    REQUEST_PROMPT_TOKENS(
+            "vllm:request_prompt_tokens", Type.HISTOGRAM, Unit.TOKENS, "Prompt tokens per finished request."),
+    REQUEST_GENERATION_TOKENS(
+            "vllm:request_generation_tokens", Type.HISTOGRAM, Unit.TOKENS, "Output tokens per finished request."),
+    STEP_TOKENS("vllm:iteration_tokens_total", Type.HISTOGRAM, Unit.TOKENS, "Tokens computed per step."),
+    PROMPT_TOKENS("vllm:prompt_tokens_total", Type.COUNTER, Unit.TOKENS, "Prompt tokens of finished requests."),
+    PROMPT_TOKENS_CACHED(
+            "vllm:prompt_tokens_cached_total",
+            Type.COUNTER,
+            Unit.TOKENS,
+            "Prompt tokens of finished requests that were in the prefix cache."),
+    GENERATION_TOKENS("vllm:generation_tokens_total", Type.COUNTER, Unit.TOKENS, "Output tokens."),
+    REQUEST_SUCCESS(
+            "vllm:request_success_total",
+            Type.COUNTER,
+            Unit.REQUESTS,
+            "Ended requests by reason: stop, length, abort, or error.",
+            "finished_reason"),
+    ADMISSION_REJECTIONS(
+            "vllm:admission_rejections_total",
+            Type.COUNTER,
+            Unit.REQUESTS,
+            "Requests refused because the queue was full."),
+    REQUESTS_RUNNING("vllm:num_requests_running", Type.GAUGE, Unit.REQUESTS, "Requests that take part in steps."),
+    REQUESTS_WAITING(
+            "vllm:num_requests_waiting",
+            Type.GAUGE,
+            Unit.REQUESTS,
+            "Requests that wait for their first step, or for KV blocks after a preemption."),
+    PREEMPTIONS("vllm:num_preemptions_total", Type.COUNTER, Unit.EVENTS, "Preemptions."),
+    KV_CACHE_USAGE(
+            "vllm:kv_cache_usage_perc",
+            Type.GAUGE,
+            Unit.FRACTION,
+            "Fraction of the GPU pool's blocks in use; 1 is all."),
+    CACHE_CONFIG(
+            "vllm:cache_config_info",
+            Type.GAUGE,
+            Unit.NONE,
+            "Sizes of the KV cache, as labels; the value is 1.",
+            "block_size",
+            "num_gpu_blocks",
+            "num_cpu_blocks"),
+    PREFIX_CACHE_QUERIES(
+            "vllm:prefix_cache_queries_total",
+            Type.COUNTER,
+            Unit.TOKENS,
+            "Tokens of requests that were looked up in the prefix cache."),
+    PREFIX_CACHE_HITS(
+            "vllm:prefix_cache_hits_total",
+            Type.COUNTER,
+            Unit.TOKENS,
+            "Tokens of requests that were found in the prefix cache and not computed."),
+    GPU_PREFIX_CACHE_QUERIES(
+            "vllm:gpu_prefix_cache_queries_total",
+            Type.COUNTER,
+            Unit.TOKENS,
+            "The same as vllm:prefix_cache_queries_total, for routers made for older servers."),
+    GPU_PREFIX_CACHE_HITS(
+            "vllm:gpu_prefix_cache_hits_total",
+            Type.COUNTER,
+            Unit.TOKENS,
+            "The same as vllm:prefix_cache_hits_total, for routers made for older servers."),
+    HOST_DECODE_TOKENS(
+            "tandem:host_decode_tokens_total",
+            Type.COUNTER,
+            Unit.TOKENS,
+            "Output tokens whose attention read host KV."),
+    IN_FLIGHT_TOKENS(
+            "tandem:in_flight_tokens",
+            Type.GAUGE,
+            Unit.TOKENS,
+            "Host tokens between layers, whose attention the CPU computes."),
+    HOST_LOST(
+            "tandem:host_lost",
+            Type.GAUGE,
+            Unit.BOOLEAN,
+            "1 after the CPU has stopped computing attention and the GPU serves alone, else 0."),
+    HOST_KV_CACHE_USAGE(
+            "tandem:host_kv_cache_usage_perc",
+            Type.GAUGE,
+            Unit.FRACTION,
+            "Fraction of the host pool's blocks in use; 1 is all."),
+    PREFIX_CACHE_HITS_BY_SOURCE(
+            "tandem:prefix_cache_hits_total",
+            Type.COUNTER,
+            Unit.TOKENS,
+            "Tokens found in the prefix cache: read where they were, or copied from the other tier.",
+            "source"),
+    PREFIX_CACHE_EVICTIONS(
+            "tandem:prefix_cache_evictions_total",
+            Type.COUNTER,
+            Unit.BLOCKS,
+            "KV blocks whose prefix was dropped to make room, on both tiers."),
+    PREFIX_CACHE_DEMOTIONS(
+            "tandem:prefix_cache_demotions_total",
+            Type.COUNTER,
+            Unit.BLOCKS,
+            "Host blocks to which prefixes were copied before their GPU blocks were needed."),
+    PREFIX_CACHE_USAGE(
+            "tandem:prefix_cache_usage_perc",
+            Type.GAUGE,
+            Unit.FRACTION,
+            "Fraction of the GPU pool's blocks that hold a prefix and are free for others; 1 is all."),
+    SHADOW_VERIFICATION_DIFFERENCE(
+            "tandem:shadow_verification_logprob_difference",
+            Type.HISTOGRAM,
+            Unit.NATS,
+            "Difference of a token's log-probability between host KV and recomputing on the GPU."),
+    SHADOW_VERIFICATION_DROPPED(
+            "tandem:shadow_verification_dropped_total",
+            Type.COUNTER,
+            Unit.EVENTS,
+            "Comparisons of --shadow-verification-rate that were skipped because others were still running."),
+    PREDICTION_ERROR(
+            "tandem:prediction_error",
+            Type.GAUGE,
+            Unit.FRACTION,
+            "Relative error of predicted step times, as a moving average; only with a cost model."),
+    EXTRAPOLATED_PREDICTIONS(
+            "tandem:extrapolated_predictions_total",
+            Type.COUNTER,
+            Unit.EVENTS,
+            "Predictions for sizes outside the profiled range; only with a cost model."),
+    OFFLOADING(
+            "tandem:offloading",
+            Type.GAUGE,
+            Unit.BOOLEAN,
+            "1 while the guard lets requests decode on the host, else 0; only with a guard."),
+    GUARD_LOSSES(
+            "tandem:guard_losses_total",
+            Type.COUNTER,
+            Unit.EVENTS,
+            "Measured windows in which offloading lost against the GPU alone; only with a guard."),
+    MEASURED_GAIN(
+            "tandem:measured_gain",
+            Type.GAUGE,
+            Unit.FRACTION,
+            "Offloading's gain over the GPU alone, as the guard last measured it; only once it has."),
+    TRACE_SPANS_DROPPED(
+            "tandem:trace_spans_dropped_total",
+            Type.COUNTER,
+            Unit.SPANS,
+            "Spans lost because the queue was full or the collector refused them; only with --otlp-traces-endpoint."),
+    IDEAL_GAIN(
+            "tandem:ideal_gain",
+            Type.GAUGE,
+            Unit.FRACTION,
+            "The best schedule's gain over the GPU alone, for requests of the served mean length; only where known.");
+
+    /** What kind of metric it is, as Prometheus has them. */
+    public enum Type {
+        COUNTER,
+        GAUGE,
+        HISTOGRAM
+    }
+
+    /** What one of its values counts. */
+    public enum Unit {
+        SECONDS("seconds"),
+        TOKENS("tokens"),
+        REQUESTS("requests"),
+        BLOCKS("KV blocks"),
+        EVENTS("events"),
+        SPANS("spans"),
+        FRACTION("fraction, 0.1 is 10 %"),
+        BOOLEAN("0 or 1"),
+        NATS("natural logarithm"),
+        NONE("none");
+
+        final String text;
+
+        Unit(String text) {
+            this.text = text;
+        }
+    }
+
+    /** Labels that every metric has. */
+    static final List<String> LABELS = List.of("model_name", "engine");
+
+    final String exposed;
+    final Type type;
+    final Unit unit;
+    final String help;
+    /** Labels besides {@link #LABELS}. */
+    final List<String> furtherLabels;
+
+    Metric(String exposed, Type type, Unit unit, String help, String... furtherLabels) {
+        this.exposed = exposed;
+        this.type = type;
+        this.unit = unit;
+        this.help = help;
+        this.furtherLabels = List.of(furtherLabels);
+    }
+
+    /** All labels, in the order in which values are given. */
+    String[] labels() {
+        return Stream.concat(LABELS.stream(), furtherLabels.stream()).toArray(String[]::new);
+    }
+}

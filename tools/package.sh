@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Makes a package that runs on any Linux with glibc of this kind of machine, without JDK, Maven or root. Needs zip,
+# python3, a C compiler (x86-64) and cargo. On aarch64 it makes a package too; nobody has tried that one.
+# usage: tools/package.sh FOLDER
+#   writes FOLDER/tandem-VERSION-linux-MACHINE.tar.gz, and its line in FOLDER/SHA256SUMS
+# In the package: runtime/ and lib/, tandem (start it), install.sh, tandem.service (for systemd), sbom.cdx.json,
+# licences/, and start.aot: classes as a start has them, so that starts are shorter.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+out=$(mkdir -p "$1" && cd "$1" && pwd)
+if [ "$(uname -s)" != Linux ]; then
+  echo "tools/package.sh makes packages for Linux, on Linux; this is $(uname -s)." >&2
+  exit 2
+fi
+version=$("$root/tandem" --version | sed -n 's/^tandem //p') # builds where sources have changed
+name=tandem-$version-linux-$(uname -m)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$root/tools/layout.sh" "$work/$name"
+cp "$root/LICENSE" "$root/NOTICE" "$root/deploy/install.sh" "$root/deploy/systemd/tandem.service" "$work/$name/"
+python3 "$root/tools/sbom.py" "$version" "$work/$name"
+# whole seconds, which is what the archive keeps: the archive of classes compares the times of the jars
+time=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct)}
+find "$work/$name" -exec touch -h -d "@$time" {} +
+python3 "$root/tools/make_dummy_model.py" "$root/cpu/src/test/resources/families/qwen3small/config.json" "$work/model"
+if ! TANDEM_JAVA_OPTIONS="-XX:AOTCacheOutput=$work/start.aot" "$work/$name/tandem" \
+  generate "$work/model" --load-format dummy --prompt w5 --max-tokens 8 >"$work/start.log" 2>&1; then
+  cat "$work/start.log" >&2
+  echo "The package does not start; the lines above say why." >&2
+  exit 1
+fi
+cp "$work/start.aot" "$work/$name/start.aot"
+tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n > "$out/$name.tar.gz"
+touch "$out/SHA256SUMS"
+sed -i "/  $name\.tar\.gz$/d" "$out/SHA256SUMS"
+(cd "$out" && sha256sum "$name.tar.gz" >> SHA256SUMS)
+ls -l "$out/$name.tar.gz"
