@@ -110,8 +110,7 @@ final class CpuBackend {
                 executor.weightBytes(),
                 chosen.contextTokens,
                 profile,
-                name -> new Profiler(executor, Clock.system(), options.seed, Terminal.standardError()::count)
-                        .measure(name),
+                name -> new Profiler(executor, Clock.system(), options.seed, log.terminal()::count).measure(name),
                 Optional.empty());
     }
 

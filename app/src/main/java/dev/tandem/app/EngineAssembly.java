@@ -13,8 +13,11 @@ import dev.tandem.engine.strategy.select.StrategySelector;
 import dev.tandem.grammar.GrammarCompiler;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.TokenizerSource;
+import dev.tandem.model.config.GenerationDefaults;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.gguf.GgufVocabulary;
+import dev.tandem.server.openai.CacheSaltFrom;
+import dev.tandem.server.openai.ServedModel;
 import dev.tandem.text.ChatTemplate;
 import dev.tandem.text.HuggingFaceTokenizer;
 import dev.tandem.text.Tokenizer;
@@ -82,7 +85,7 @@ final class EngineAssembly implements AutoCloseable {
         boolean guarded = use.guarded();
         options.check();
         options.gpu.requireDriver();
-        Checkpoint checkpoint = open(options);
+        Checkpoint checkpoint = open(options, log.models());
         Optional<Tokenizer> tokenizer = Optional.empty();
         Owner owner = checkpoint::close;
         try {
@@ -149,9 +152,13 @@ final class EngineAssembly implements AutoCloseable {
     }
 
     static Checkpoint open(ModelOptions options) {
+        return open(options, ModelStore.ofUser());
+    }
+
+    private static Checkpoint open(ModelOptions options, ModelStore models) {
         options.advanced.preset.ifPresent(preset -> preset.apply(options));
         ModelReference reference = options.reference();
-        Path path = ModelStore.ofUser().open(reference, options.loadFormat == Checkpoint.LoadFormat.AUTO);
+        Path path = models.open(reference, options.loadFormat == Checkpoint.LoadFormat.AUTO);
         Checkpoint opened = Checkpoint.open(path, options.loadFormat, options.seed);
         return reference.servedName().map(opened::named).orElse(opened);
     }
@@ -176,7 +183,7 @@ final class EngineAssembly implements AutoCloseable {
     static Backend backend(ModelOptions options, StartLog log) {
         options.check();
         options.gpu.requireDriver();
-        Checkpoint checkpoint = open(options);
+        Checkpoint checkpoint = open(options, log.models());
         try {
             return backend(options, checkpoint, Timeline.OFF, log);
         } catch (RuntimeException | Error e) {
@@ -196,7 +203,7 @@ final class EngineAssembly implements AutoCloseable {
 
     /** The cached profile of this machine's GPU and the model of the options, without loading the model. */
     static Optional<Profile> cachedProfile(ModelOptions options, StartLog log) {
-        try (Checkpoint checkpoint = open(options)) {
+        try (Checkpoint checkpoint = open(options, log.models())) {
             return CudaBackend.Gpu.find(options.gpu)
                     .flatMap(gpu -> profiles(log)
                             .cached(
@@ -335,6 +342,36 @@ final class EngineAssembly implements AutoCloseable {
     /** Compiles the grammars of requests for the model's vocabulary. */
     GrammarCompiler grammars() {
         return grammars;
+    }
+
+    /**
+     * The model as the APIs serve it.
+     *
+     * @param name by which it is requested
+     */
+    ServedModel served(String name, CacheSaltFrom cacheSaltFrom) {
+        return new ServedModel(
+                name,
+                engine,
+                tokenizer.orElseThrow(),
+                template,
+                defaults(checkpoint.defaults()),
+                grammars,
+                cacheSaltFrom);
+    }
+
+    private static ServedModel.SamplingDefaults defaults(GenerationDefaults d) {
+        ServedModel.SamplingDefaults neutral = ServedModel.SamplingDefaults.NEUTRAL;
+        return new ServedModel.SamplingDefaults(
+                d.temperature().orElse(neutral.temperature()),
+                d.topP().orElse(neutral.topP()),
+                d.topK().orElse(neutral.topK()),
+                d.repetitionPenalty().orElse(neutral.repetitionPenalty()));
+    }
+
+    /** The name of the model: its own, or that of the default model. */
+    String name(ModelOptions options) {
+        return options.model.isEmpty() ? DefaultModel.NAME : checkpoint.name();
     }
 
     /** Bytes of weights that a decode step reads. */

@@ -40,8 +40,12 @@ final class ModelStore {
 
     /** The store of this user, with progress on standard error. */
     static ModelStore ofUser() {
-        return new ModelStore(
-                System.getenv(), Path.of(System.getProperty("user.home")), Terminal.standardError(), System.err);
+        return ofUser(Terminal.standardError(), System.err);
+    }
+
+    /** The store of this user. */
+    static ModelStore ofUser(Progress progress, PrintStream out) {
+        return new ModelStore(System.getenv(), Path.of(System.getProperty("user.home")), progress, out);
     }
 
     private Hub hub() {

@@ -4,7 +4,6 @@ import dev.tandem.app.config.KnownOptions;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.observe.EngineListener;
-import dev.tandem.model.config.GenerationDefaults;
 import dev.tandem.server.TandemServer;
 import dev.tandem.server.Version;
 import dev.tandem.server.http.AccessLog;
@@ -119,7 +118,9 @@ final class ServeCommand implements Callable<Integer> {
             DeferredListener listener = new DeferredListener();
             EngineAssembly assembly = EngineAssembly.start(options, EngineAssembly.Use.SERVE, listener, log);
             try {
-                String name = name(assembly);
+                String name = listen.servedModelName
+                        .filter(fixed -> !fixed.isEmpty())
+                        .orElseGet(() -> assembly.name(options));
                 collector.ifPresent(
                         settings -> log.row("traces", settings.endpoint().toString()));
                 Optional<SpanExporter> exporter = collector.map(settings -> new SpanExporter(settings, Version.text()));
@@ -152,11 +153,6 @@ final class ServeCommand implements Callable<Integer> {
         return new KnownOptions(parser(new ServeCommand()));
     }
 
-    private String name(EngineAssembly assembly) {
-        String fixed = listen.servedModelName.orElse(options.model.isEmpty() ? DefaultModel.NAME : "");
-        return fixed.isEmpty() ? assembly.checkpoint().name() : fixed;
-    }
-
     private void serve(
             TandemServer server,
             EngineAssembly assembly,
@@ -178,14 +174,7 @@ final class ServeCommand implements Callable<Integer> {
         assembly.guard().ifPresent(history::watch);
         assembly.ideal().ifPresent(ideal -> metrics.watchIdeal(ideal::ratio));
         assembly.ideal().ifPresent(ideal -> history.watchIdeal(ideal::ratio));
-        ServedModel shown = new ServedModel(
-                name,
-                assembly.engine(),
-                assembly.tokenizer().orElseThrow(),
-                assembly.template(),
-                defaults(assembly.checkpoint().defaults()),
-                assembly.grammars(),
-                listen.cacheSaltFrom);
+        ServedModel shown = assembly.served(name, listen.cacheSaltFrom);
         ServedModel model = listen.toolCallParser.map(shown::withCalls).orElse(shown);
         server.serve(keys, model, assembly.decisions(), metrics, history, tracing);
     }
@@ -206,15 +195,6 @@ final class ServeCommand implements Callable<Integer> {
         } catch (UnknownHostException e) {
             return false; // an unknown host is no loopback address; listening on it fails
         }
-    }
-
-    private static ServedModel.SamplingDefaults defaults(GenerationDefaults d) {
-        ServedModel.SamplingDefaults neutral = ServedModel.SamplingDefaults.NEUTRAL;
-        return new ServedModel.SamplingDefaults(
-                d.temperature().orElse(neutral.temperature()),
-                d.topP().orElse(neutral.topP()),
-                d.topK().orElse(neutral.topK()),
-                d.repetitionPenalty().orElse(neutral.repetitionPenalty()));
     }
 
     private void announce(Serving serving) {

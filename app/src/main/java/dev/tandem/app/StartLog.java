@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.engine.clock.Clock;
 import dev.tandem.server.http.Printable;
 import java.io.PrintStream;
 import java.util.LinkedHashMap;
@@ -41,6 +42,16 @@ final class StartLog {
         if (details) {
             out.println(line);
         }
+    }
+
+    /** Shows progress where the messages go: as a bar where they go to a terminal. */
+    Terminal terminal() {
+        return out == System.err ? Terminal.standardError() : new Terminal(out, false, Clock.system());
+    }
+
+    /** The store of this user, with progress and messages where this one's go. */
+    ModelStore models() {
+        return ModelStore.ofUser(terminal(), out);
     }
 
     /** The rows of the summary so far, in aligned columns. */

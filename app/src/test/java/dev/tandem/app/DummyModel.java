@@ -9,14 +9,14 @@ import java.util.Map;
 import tools.jackson.databind.ObjectMapper;
 
 /** A model directory for {@code --load-format dummy}: one small layer, and a tokenizer whose every token is a word. */
-final class DummyModel {
+public final class DummyModel {
     static final int CONTEXT = 512;
     private static final int VOCABULARY = 320;
 
     private DummyModel() {}
 
     /** Writes it into the folder and returns the folder. */
-    static Path write(Path folder) {
+    public static Path write(Path folder) {
         ObjectMapper json = new ObjectMapper();
         Map<String, Object> config = new LinkedHashMap<>();
         config.put("architectures", new String[] {"LlamaForCausalLM"});

@@ -64,6 +64,8 @@ final class ScriptedModel implements Tokenizer, Executor {
     private final Map<Long, int[]> answers = new HashMap<>();
     /** How long a step takes; a browser needs time to stop an answer. */
     volatile long stepNanos;
+    /** Called before a text is encoded. */
+    volatile Runnable beforeEncoding = () -> {};
     /** All prompts so far. */
     final List<String> seen = new CopyOnWriteArrayList<>();
 
@@ -97,6 +99,7 @@ final class ScriptedModel implements Tokenizer, Executor {
 
     @Override
     public int[] encode(String text, boolean addSpecial) {
+        beforeEncoding.run();
         List<Integer> tokens = new ArrayList<>();
         for (int i = 0; i < text.length(); ) {
             String rest = text.substring(i);

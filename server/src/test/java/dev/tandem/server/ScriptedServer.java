@@ -31,6 +31,7 @@ final class ScriptedServer implements AutoCloseable {
 
     final ScriptedModel scripted;
     final FakeGrammars grammars = new FakeGrammars();
+    final ServedModel model;
     private final Engine engine;
     private final TandemServer server;
 
@@ -54,7 +55,7 @@ final class ScriptedServer implements AutoCloseable {
                 Optional.empty(),
                 Optional.of(Page.load()),
                 AccessLog.OFF);
-        ServedModel model = new ServedModel(
+        model = new ServedModel(
                 "scripted",
                 engine,
                 scripted,

@@ -8,14 +8,14 @@ import dev.tandem.server.http.Exchange;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
+import java.util.function.UnaryOperator;
 
 /** Serves {@code POST /v1/chat/completions}. */
 final class ChatHandler {
     private static final AnswerWriter.Shape SHAPE = new ChatShape();
 
     /** A parsed request. */
-    private record Prepared(
-            AnswerRequest answer, int n, AnswerWriter.OutputOptions output, PromptLogprobs promptLogprobs) {}
+    record Prepared(AnswerRequest answer, int n, AnswerWriter.OutputOptions output, PromptLogprobs promptLogprobs) {}
 
     private final ServedModel model;
     private final RequestParser parser;
@@ -38,7 +38,9 @@ final class ChatHandler {
 
     void serve(Exchange exchange, String requestId, long created) throws InterruptedException {
         long start = Deadline.now();
-        Prepared request = pool.run(exchange, () -> prepare(exchange, start));
+        Prepared request = pool.run(
+                exchange,
+                () -> prepare(parser.parse(exchange.body(), ApiFields.Endpoint.CHAT), exchange::header, start));
         exchange.releaseBody();
         String id = "chatcmpl-" + requestId;
         AnswerRequest answer = request.answer();
@@ -64,8 +66,13 @@ final class ChatHandler {
         });
     }
 
-    private Prepared prepare(Exchange exchange, long start) {
-        RequestFields fields = parser.parse(exchange.body(), ApiFields.Endpoint.CHAT);
+    /**
+     * Checks a request, renders its conversation and tokenizes it.
+     *
+     * @param headers value of a header by its name in lower case; empty when it is absent
+     * @param start when its timeout began to run
+     */
+    Prepared prepare(RequestFields fields, UnaryOperator<String> headers, long start) {
         ModelName.check(fields, model);
         ToolUse tools = ToolFields.read(fields, ToolList.CHAT, model);
         int n = SamplingFields.choices(fields);
@@ -100,7 +107,7 @@ final class ChatHandler {
                 fields.flag("skip_special_tokens", true),
                 fields.integer("priority", 0),
                 SamplingFields.targets(fields),
-                model.cacheSaltFrom().read(fields, exchange),
+                model.cacheSaltFrom().read(fields, headers),
                 Deadline.read(fields, start));
         AnswerWriter.OutputOptions output = StreamFields.read(fields, sampling.logprobs() >= 0);
         return new Prepared(answer, n, output, PromptLogprobs.read(fields, false, output, -1));

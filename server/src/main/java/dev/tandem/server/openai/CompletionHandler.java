@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.function.IntFunction;
+import java.util.function.UnaryOperator;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
@@ -57,10 +58,10 @@ final class CompletionHandler {
     };
 
     /** @param text what {@code echo} puts before the answer */
-    private record Prompt(int[] tokens, String text) {}
+    record Prompt(int[] tokens, String text) {}
 
     /** A parsed request, ready for the engine. */
-    private record Prepared(
+    record Prepared(
             List<Prompt> prompts,
             int n,
             boolean echo,
@@ -72,7 +73,29 @@ final class CompletionHandler {
             int priority,
             LatencyTargets targets,
             PrefixCaching caching,
-            Deadline deadline) {}
+            Deadline deadline) {
+        /**
+         * The request for its one prompt, without {@code echo}.
+         *
+         * @throws RequestException when there are several
+         */
+        AnswerRequest only() {
+            if (prompts.size() > 1) {
+                throw RequestException.bad(
+                        "prompt", "prompt has " + prompts.size() + " prompts; in the model's own process, send one");
+            }
+            return new AnswerRequest(
+                    prompts.getFirst().tokens(),
+                    sampling,
+                    constraint,
+                    AnswerReading.TEXT,
+                    skipSpecial,
+                    priority,
+                    targets,
+                    caching,
+                    deadline);
+        }
+    }
 
     private final ServedModel model;
     private final RequestParser parser;
@@ -88,7 +111,9 @@ final class CompletionHandler {
 
     void serve(Exchange exchange, String requestId, long created) throws InterruptedException {
         long start = Deadline.now();
-        Prepared request = pool.run(exchange, () -> prepare(exchange, start));
+        Prepared request = pool.run(
+                exchange,
+                () -> prepare(parser.parse(exchange.body(), ApiFields.Endpoint.COMPLETIONS), exchange::header, start));
         exchange.releaseBody();
         String id = "cmpl-" + requestId;
         int n = request.n();
@@ -130,8 +155,13 @@ final class CompletionHandler {
                 });
     }
 
-    private Prepared prepare(Exchange exchange, long start) {
-        RequestFields fields = parser.parse(exchange.body(), ApiFields.Endpoint.COMPLETIONS);
+    /**
+     * Checks a request and tokenizes its prompts.
+     *
+     * @param headers value of a header by its name in lower case; empty when it is absent
+     * @param start when its timeout began to run
+     */
+    Prepared prepare(RequestFields fields, UnaryOperator<String> headers, long start) {
         ModelName.check(fields, model);
         int n = SamplingFields.choices(fields);
         int bestOf = fields.integer("best_of", n);
@@ -164,7 +194,7 @@ final class CompletionHandler {
                 fields.flag("skip_special_tokens", true),
                 fields.integer("priority", 0),
                 SamplingFields.targets(fields),
-                model.cacheSaltFrom().read(fields, exchange),
+                model.cacheSaltFrom().read(fields, headers),
                 Deadline.read(fields, start));
     }
 

@@ -93,7 +93,7 @@ final class MessagesHandler {
                         sampling,
                         CallGrammar.of(demanded, tools, reading, model),
                         reading,
-                        model.cacheSaltFrom().read(fields, exchange),
+                        model.cacheSaltFrom().read(fields, exchange::header),
                         Deadline.read(fields, start)),
                 fields.flag("stream", false));
     }

@@ -55,7 +55,11 @@ final class RequestParser {
 
     /** @throws RequestException when the body is not a JSON object, or has a field that the endpoint refuses */
     RequestFields parse(InputStream body, ApiFields.Endpoint endpoint) {
-        JsonNode root = read(body);
+        return check(read(body), endpoint);
+    }
+
+    /** @throws RequestException when the body is not a JSON object, or has a field that the endpoint refuses */
+    RequestFields check(JsonNode root, ApiFields.Endpoint endpoint) {
         if (!root.isObject()) {
             throw RequestException.bad(
                     "",

@@ -160,7 +160,7 @@ final class ResponsesHandler {
                 params,
                 CallGrammar.of(demanded, tools, reading, model),
                 reading,
-                model.cacheSaltFrom().read(fields, exchange),
+                model.cacheSaltFrom().read(fields, exchange::header),
                 Deadline.read(fields, start));
         return new Prepared(answer, conversation, stream, echo);
     }

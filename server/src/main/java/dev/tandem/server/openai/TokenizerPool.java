@@ -5,6 +5,8 @@ import dev.tandem.server.http.ClientGoneException;
 import dev.tandem.server.http.Exchange;
 import java.util.Objects;
 import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CancellationException;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.RejectedExecutionException;
@@ -56,21 +58,35 @@ public final class TokenizerPool implements AutoCloseable {
      * @throws RequestException when too many requests wait
      */
     <T> T run(Exchange exchange, Supplier<T> work) throws InterruptedException {
+        return run(() -> {
+            if (exchange.isGone()) {
+                throw new ClientGoneException();
+            }
+            return work.get();
+        });
+    }
+
+    /**
+     * Runs work that no client can abandon.
+     *
+     * @throws RequestException when too many requests wait
+     */
+    <T> T run(Callable<T> work) throws InterruptedException {
         Future<T> result;
         try {
-            result = threads.submit(() -> {
-                if (exchange.isGone()) {
-                    throw new ClientGoneException();
-                }
-                return work.get();
-            });
+            result = threads.submit(work);
         } catch (RejectedExecutionException e) {
+            if (threads.isShutdown()) {
+                throw closed();
+            }
             throw RequestException.of(
                     RequestException.Category.OVERLOADED,
                     capacity + " requests wait to be tokenized, which is the limit; try again later");
         }
         try {
             return result.get();
+        } catch (CancellationException e) {
+            throw closed();
         } catch (ExecutionException e) {
             switch (Objects.requireNonNull(e.getCause())) {
                 case RuntimeException cause -> throw cause;
@@ -80,8 +96,19 @@ public final class TokenizerPool implements AutoCloseable {
         }
     }
 
+    private static RequestException closed() {
+        return RequestException.of(
+                RequestException.Category.UNAVAILABLE, "the model is being closed and takes no new requests");
+    }
+
+    /** Refuses what waits, and waits for what is being tokenized: afterwards the tokenizer may be closed. */
     @Override
     public void close() {
-        threads.shutdownNow();
+        for (Runnable waiting : threads.shutdownNow()) {
+            if (waiting instanceof Future<?> result) {
+                result.cancel(false);
+            }
+        }
+        threads.close();
     }
 }

@@ -1,0 +1,117 @@
+package dev.tandem.library;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.engine.request.RequestException;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.logging.Level;
+import java.util.logging.Logger;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What is left of a model after it was closed. */
+class CloseTest {
+    /** Loads and closes; {@code -Dtandem.cycles=1000} runs more. */
+    private static final int CYCLES = Integer.getInteger("tandem.cycles", 20);
+
+    /** Cycles after which the JVM has what it keeps: compiled code, pools of the allocator, threads of its own. */
+    private static final int FIRST_CYCLES = CYCLES / 4;
+
+    private static final Logger LOG = Logger.getLogger(Tandem.class.getPackageName());
+
+    private static Set<Thread> threads() {
+        return Thread.getAllStackTraces().keySet();
+    }
+
+    @Test
+    void noThreadIsLeft(@TempDir Path folder) {
+        Set<Thread> before = threads();
+        try (Tandem tandem = Tandem.load(TandemTest.options(folder))) {
+            tandem.chat(TandemTest.request("w1", 4)).result();
+            assertThat(threads().stream().map(Thread::getName)).contains("tandem-engine");
+        }
+        List<String> left = threads().stream()
+                .filter(thread -> !before.contains(thread))
+                .filter(thread -> !thread.isDaemon() || thread.getName().startsWith("tandem"))
+                .map(Thread::getName)
+                .toList();
+        assertThat(left).isEmpty();
+    }
+
+    @Test
+    void anAnswerThatIsBeingWrittenFailsAndNoFurtherOneBegins(@TempDir Path folder) {
+        Tandem tandem = Tandem.load(TandemTest.options(folder));
+        Answer answer = tandem.chat(TandemTest.request("w1", 500));
+        tandem.close();
+        assertThatThrownBy(answer::result).isInstanceOf(AnswerException.class).hasMessageContaining("shut down");
+        assertThatThrownBy(() -> tandem.chat("w1"))
+                .isInstanceOf(RequestException.class)
+                .hasMessageContaining("closed");
+        assertThatThrownBy(() -> tandem.countTokens("w1")).isInstanceOf(RequestException.class);
+        tandem.close(); // again, without effect
+    }
+
+    @Test
+    void twoModelsAreIndependent(@TempDir Path one, @TempDir Path other) {
+        try (Tandem first = Tandem.load(TandemTest.options(one))) {
+            String alone = first.chat(TandemTest.request("w7", 8)).result().text();
+            try (Tandem second = Tandem.load(TandemTest.options(other))) {
+                assertThat(second.chat(TandemTest.request("w7", 8)).result().text())
+                        .isEqualTo(alone);
+            }
+            assertThat(first.chat(TandemTest.request("w7", 8)).result().text()).isEqualTo(alone);
+        }
+    }
+
+    /** What the process holds, by name. */
+    private record Held(int threads, long files, long mappings, long residentKib) {
+        static Held now() throws IOException {
+            System.gc();
+            try (Stream<Path> files = Files.list(Path.of("/proc/self/fd"));
+                    Stream<String> maps = Files.lines(Path.of("/proc/self/maps"));
+                    Stream<String> status = Files.lines(Path.of("/proc/self/status"))) {
+                String resident = status.filter(line -> line.startsWith("VmRSS:"))
+                        .findFirst()
+                        .orElseThrow();
+                return new Held(
+                        CloseTest.threads().size(),
+                        files.count(),
+                        maps.count(),
+                        Long.parseLong(resident.replaceAll("[^0-9]", "")));
+            }
+        }
+    }
+
+    @Test
+    void loadingAndClosingManyTimesLeaksNothing(@TempDir Path folder) throws IOException {
+        LOG.setLevel(Level.WARNING); // not every cycle's summary
+        LoadOptions options = TandemTest.options(folder);
+        List<Held> held = new ArrayList<>();
+        for (int cycle = 0; cycle < CYCLES; cycle++) {
+            try (Tandem tandem = Tandem.load(options)) {
+                tandem.chat(TandemTest.request("w1", 4)).result();
+            }
+            if (cycle == FIRST_CYCLES || cycle == CYCLES - 1) {
+                held.add(Held.now());
+            }
+        }
+        Held first = held.getFirst();
+        Held last = held.getLast();
+        String both = held.stream().map(Held::toString).collect(Collectors.joining(", "));
+        System.out.println("after " + FIRST_CYCLES + " and " + CYCLES + " cycles: " + both);
+        int cycles = CYCLES - FIRST_CYCLES;
+        assertThat(last.threads()).as(both).isLessThan(first.threads() + cycles / 2);
+        assertThat(last.files()).as(both).isLessThan(first.files() + cycles / 2);
+        assertThat(last.mappings()).as(both).isLessThan(first.mappings() + cycles);
+        // the KV pool alone has 4 MiB
+        assertThat(last.residentKib()).as(both).isLessThan(first.residentKib() + cycles * 1024L);
+    }
+}
