@@ -4,7 +4,8 @@
 usage: tools/check_docs.py [--list-pages]
 
 Of each tracked Markdown page:
-  - words: at most 900 in README.md, 1,300 in ARCHITECTURE.md, 400 in a decision, 1,500 elsewhere
+  - words: at most 900 in README.md, 1,300 in ARCHITECTURE.md, 400 in a decision, none in CHANGELOG.md,
+    1,500 elsewhere
   - one sentence per line, at most 30 words per sentence, 20 per table cell, 8 columns per table
   - relative links and their anchors lead somewhere
   - a class that is named in code type exists (decisions and the changelog may name what is gone)
@@ -77,6 +78,8 @@ def max_words(name):
         return 1300
     if name.startswith("docs/adr/"):
         return 400
+    if name == "CHANGELOG.md":
+        return float("inf")  # it is searched, not read
     return 1500
 
 

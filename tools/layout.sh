@@ -47,7 +47,7 @@ elif [ -f "$here/start.aot" ]; then
   options="-XX:AOTCache=$here/start.aot"
 fi
 # standard output is the command's own
-exec "$here/runtime/bin/java" "@$here/java.options" -Xlog:disable -Xlog:all=warning:stderr $options ${TANDEM_JAVA_OPTIONS:-} \
-  -cp "$classes" dev.tandem.app.Main "$@"
+exec "$here/runtime/bin/java" "@$here/java.options" -Xlog:disable -Xlog:all=warning:stderr $options \
+  ${TANDEM_JAVA_OPTIONS:-} -cp "$classes" dev.tandem.app.Main "$@"
 L
 chmod +x "$folder/tandem"

@@ -2,6 +2,7 @@ package dev.tandem.server.openai;
 
 import dev.tandem.engine.request.RequestException;
 import java.util.List;
+import java.util.Optional;
 import java.util.UUID;
 import java.util.function.UnaryOperator;
 import tools.jackson.databind.node.ObjectNode;
@@ -94,6 +95,7 @@ public final class LocalApi {
                     model.engine(),
                     1,
                     answer.deadline(),
+                    Optional.empty(),
                     (index, sink) -> answer.choice(model, id, grammar.constrain(answer.sampling()), sink));
             return new LocalAnswer(id, answer, generation, new AnswerStream(model, generation, answer.reading()));
         }

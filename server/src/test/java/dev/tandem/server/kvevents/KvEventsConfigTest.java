@@ -19,10 +19,10 @@ class KvEventsConfigTest {
 
     @Test
     void everyFieldIsRead() {
-        assertThat(
-                        KvEventsConfig.parse(
-                                "{\"publisher\": \"zmq\", \"endpoint\": \"tcp://router:1\", \"replay_endpoint\":"
-                                        + " \"tcp://*:2\", \"buffer_steps\": 3, \"hwm\": 4, \"max_queue_size\": 5, \"topic\": \"t\"}"))
+        assertThat(KvEventsConfig.parse(
+                        "{\"publisher\": \"zmq\", \"endpoint\": \"tcp://router:1\", \"replay_endpoint\":"
+                                + " \"tcp://*:2\", \"buffer_steps\": 3, \"hwm\": 4,"
+                                + " \"max_queue_size\": 5, \"topic\": \"t\"}"))
                 .contains(new KvEventsConfig("tcp://router:1", Optional.of("tcp://*:2"), 3, 4, 5, "t"));
     }
 
