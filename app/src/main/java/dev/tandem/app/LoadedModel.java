@@ -63,6 +63,7 @@ public final class LoadedModel implements AutoCloseable {
     @CommandLine.Command(name = "load")
     private static final class Options {
         @CommandLine.Mixin
+        @SuppressWarnings("UnusedVariable") // picocli reads it
         final ModelOptions model;
 
         Options(ModelOptions model) {

@@ -4,7 +4,6 @@ import dev.tandem.engine.request.RequestException;
 import java.util.List;
 import java.util.Optional;
 import java.util.UUID;
-import java.util.function.UnaryOperator;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
@@ -25,8 +24,6 @@ public final class LocalApi {
             "top_logprobs",
             "prompt_logprobs",
             "echo");
-
-    private static final UnaryOperator<String> NO_HEADERS = name -> "";
 
     private final ServedModel model;
     private final TokenizerPool pool;
@@ -53,7 +50,7 @@ public final class LocalApi {
      */
     public LocalAnswer chat(ObjectNode request) throws InterruptedException {
         long start = Deadline.now();
-        return start(pool.run(() -> chat.prepare(fields(request, ApiFields.Endpoint.CHAT), NO_HEADERS, start)
+        return start(pool.run(() -> chat.prepare(fields(request, ApiFields.Endpoint.CHAT), LocalApi::noHeader, start)
                 .answer()));
     }
 
@@ -65,8 +62,8 @@ public final class LocalApi {
      */
     public LocalAnswer complete(ObjectNode request) throws InterruptedException {
         long start = Deadline.now();
-        return start(pool.run(
-                        () -> completion.prepare(fields(request, ApiFields.Endpoint.COMPLETIONS), NO_HEADERS, start))
+        return start(pool.run(() ->
+                        completion.prepare(fields(request, ApiFields.Endpoint.COMPLETIONS), LocalApi::noHeader, start))
                 .only());
     }
 
@@ -85,6 +82,11 @@ public final class LocalApi {
             }
         }
         return parser.check(request, endpoint);
+    }
+
+    /** A request inside the process has no header. */
+    private static String noHeader(String name) {
+        return "";
     }
 
     /** Frees the grammar at once: submitting has made the request's matcher of it. */
