@@ -137,8 +137,9 @@ public final class Answer implements Iterable<String>, AutoCloseable {
     public Result result() {
         reading.lock();
         try {
-            while (readNext().isPresent()) {
-                continue; // keep() has taken the part
+            boolean more = true;
+            while (more) {
+                more = readNext().isPresent(); // keep() has taken the part
             }
             return whole();
         } finally {
