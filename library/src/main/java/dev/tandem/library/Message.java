@@ -5,6 +5,7 @@ import java.util.List;
 /** A message of a conversation. */
 public sealed interface Message {
     /** Instructions for the model. */
+    @SuppressWarnings("AvoidCommonTypeNames") // the role's name in every API; java.lang.System is not used here
     record System(String text) implements Message {}
 
     /** What the user says. */
