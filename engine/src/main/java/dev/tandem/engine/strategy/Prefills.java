@@ -215,15 +215,20 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         if (rows == 0 || !host.test(sequence) || !HostTier.hasRoom(draft, sequence)) {
             return Optional.empty();
         }
-        // a prompt's earlier chunks are staged too, while its last chunk is computed
-        boolean fitsStaging = draft.couldStage(sequence.length());
-        if (fitsStaging && draft.prefillOffloadRoom(sequence, rows) == rows) {
-            return Optional.of(new Start(rows, AttentionSite.GPU_PREFILL_OFFLOAD));
+        // Without KV on the GPU, a prompt in GPU blocks waits for the host, and one in host blocks for free GPU blocks.
+        // They could wait for each other, so only prompts of one kind are unfinished at a time.
+        // A prompt's earlier chunks are staged too, while its last chunk is computed.
+        if (draft.couldStage(sequence.length())) {
+            boolean others = !gpu && draft.gpuSequences() > 0;
+            return !others && draft.prefillOffloadRoom(sequence, rows) == rows
+                    ? Optional.of(new Start(rows, AttentionSite.GPU_PREFILL_OFFLOAD))
+                    : Optional.empty();
         }
         // a longer prompt stays in GPU blocks until its last chunk has run
         int rest = rows(draft, sequence.length() - draft.hit(sequence), maxRows);
-        boolean staysOnGpu = rest > 0 && (!fitsStaging || rows < length);
-        return staysOnGpu && GpuTier.hasRoom(draft, sequence)
+        boolean others = draft.load(0).prefillOffloadTokens() > 0
+                || !HostTier.unfinished(draft.state()).isEmpty();
+        return rest > 0 && !others && GpuTier.hasRoom(draft, sequence)
                 ? Optional.of(new Start(rest, AttentionSite.GPU_FROM_GPU))
                 : Optional.empty();
     }
