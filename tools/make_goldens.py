@@ -23,18 +23,21 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 torch.set_grad_enabled(False)
 
 
-GGUF = ("qwen25", "qwen3small", "phi3", "phi4mini", "olmo2", "smollm3")
+GGUF = ("qwen25", "qwen3small", "phi3", "phi4mini", "olmo2", "smollm3", "mistralwindow", "olmo3", "gemma3")
+ARCHITECTURES = {"mistral": "llama", "olmo3": "olmo2", "gemma3_text": "gemma3"}
 
 
 def families():
-    from transformers import (LlamaConfig, MistralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config,
-                              SmolLM3Config)
+    from transformers import (Gemma3TextConfig, LlamaConfig, MistralConfig, Olmo2Config, Olmo3Config, Phi3Config,
+                              Qwen2Config, Qwen3Config, SmolLM3Config)
 
     common = dict(vocab_size=301, num_hidden_layers=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2)
     llama3 = dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                   original_max_position_embeddings=32)
     plain = dict(rope_type="default", rope_theta=10000.0)
     pad = dict(pad_token_id=0)
+    yarn = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=64,
+                attention_factor=1.1386294361119891, beta_fast=32.0, beta_slow=1.0)
     longrope = dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75,
                     short_factor=[1.0 + 0.05 * i for i in range(6)], long_factor=[1.5 + i for i in range(6)])
     return {
@@ -69,6 +72,21 @@ def families():
         "smollm3": (SmolLM3Config(**{**common, "num_hidden_layers": 5}, **pad, hidden_size=32, num_attention_heads=4,
                                   num_key_value_heads=2, intermediate_size=60, rope_parameters=plain),
                     torch.bfloat16, None),
+        # prompts have 40 tokens: longer than each window, and windows are no multiples of a block
+        "mistralwindow": (MistralConfig(**common, hidden_size=32, num_attention_heads=4, num_key_value_heads=2,
+                                        head_dim=16, intermediate_size=60, sliding_window=11, rope_parameters=plain),
+                          torch.bfloat16, None),
+        "olmo3": (Olmo3Config(**{**common, "num_hidden_layers": 5}, **pad, hidden_size=32, num_attention_heads=4,
+                              num_key_value_heads=2, intermediate_size=60, sliding_window=7,
+                              rope_parameters=dict(sliding_attention=plain, full_attention=yarn)),
+                  torch.bfloat16, None),
+        "gemma3": (Gemma3TextConfig(**{**common, "num_hidden_layers": 7}, **pad, hidden_size=32,
+                                    num_attention_heads=2, num_key_value_heads=1, head_dim=16,
+                                    query_pre_attn_scalar=16, intermediate_size=60, sliding_window=20,
+                                    rope_parameters=dict(
+                                        sliding_attention=plain,
+                                        full_attention=dict(rope_type="linear", rope_theta=1e6, factor=8.0))),
+                   torch.bfloat16, None),
     }
 
 
@@ -77,10 +95,10 @@ def write_gguf(model, folder):
     import gguf
 
     config = model.config
-    arch = {"mistral": "llama"}.get(config.model_type, config.model_type)
+    arch = ARCHITECTURES.get(config.model_type, config.model_type)
     heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
-    rope = config.rope_parameters
+    rope = config.rope_parameters.get("full_attention", config.rope_parameters)
     writer = gguf.GGUFWriter(os.path.join(folder, "model.gguf"), arch)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
@@ -94,6 +112,19 @@ def write_gguf(model, folder):
     writer.add_rope_freq_base(rope["rope_theta"])
     writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1)))
     writer.add_vocab_size(config.vocab_size)
+    window = getattr(config, "sliding_window", None)
+    if window:
+        writer.add_sliding_window(window)
+    if window and arch == "olmo2":
+        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config.layer_types])
+    if rope["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_attn_factors(rope["attention_factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
     if rope["rope_type"] == "longrope":
         original = config.original_max_position_embeddings
         scale = config.max_position_embeddings / original
@@ -116,6 +147,8 @@ def write_gguf(model, folder):
             count = heads if ".q_proj." in name else kv_heads
             value = value.reshape(count, 2, head_dim // 2, *value.shape[1:]).transpose(1, 2).reshape(value.shape)
         stored = value.to(torch.float32).contiguous().numpy()
+        if arch == "gemma3" and "norm" in name:
+            stored = stored + 1
         kind = gguf.GGMLQuantizationType.F32
         if value.ndim > 1 and value.dtype == torch.bfloat16:
             kind = gguf.GGMLQuantizationType.BF16
@@ -133,7 +166,7 @@ def randomise(model, seed):
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         if "norm" in name:
-            parameter.copy_(1 + 0.2 * noise)
+            parameter.copy_((0 if model.config.model_type.startswith("gemma") else 1) + 0.2 * noise)
         elif name.endswith("bias"):
             parameter.copy_(0.3 * noise)
         else:

@@ -275,11 +275,6 @@ final class EngineAssembly implements AutoCloseable {
                         config.kvHeads(),
                         config.headDim(),
                         config.vocabulary()));
-        if (config.slidingWindow() > 0 && config.slidingWindow() < config.contextTokens()) {
-            log.notice("Requests are limited to " + config.slidingWindow() + " tokens, the model's sliding window: "
-                    + "attention over a longer context, up to the model's " + config.contextTokens()
-                    + " tokens, is not implemented.");
-        }
     }
 
     private static void reportContext(ModelOptions options, ModelConfig config, int contextTokens, StartLog log) {

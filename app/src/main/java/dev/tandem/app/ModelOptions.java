@@ -127,7 +127,7 @@ final class ModelOptions {
      * @throws ConfigurationException when the option exceeds the model
      */
     int contextTokens(ModelConfig config) {
-        int allowed = config.usableContext();
+        int allowed = config.contextTokens();
         if (maxModelLen.isPresent() && maxModelLen.get() > allowed) {
             throw new ConfigurationException("--max-model-len " + maxModelLen.get() + " is more than the " + allowed
                     + " tokens that the model allows; lower it or leave it out");

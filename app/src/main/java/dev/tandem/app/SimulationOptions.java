@@ -92,7 +92,7 @@ final class SimulationOptions {
         int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);
         return ExecutorLimits.builder()
                 .vocabulary(model.vocabulary())
-                .contextTokens(model.usableContext())
+                .contextTokens(model.contextTokens())
                 .blockTokens(ModelShape.BLOCK_TOKENS)
                 .hostBlockTokens(BlockFormat.TOKENS)
                 .gpuBlocks(gpuBlocks)

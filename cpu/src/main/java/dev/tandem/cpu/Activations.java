@@ -5,6 +5,7 @@ import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.SubBatch;
 import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.config.ModelSpec;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -20,6 +21,8 @@ final class Activations {
     final int attendedWidth;
     final int gateUpWidth;
     final int half;
+    /** Angles per row: {@link #half} for each of the model's rotations. */
+    final int angles;
 
     /**
      * Which cost component a tile's attention counts towards; the tiles of each kind are computed and timed together.
@@ -61,9 +64,9 @@ final class Activations {
     float[] qkv = new float[0];
     /** [rows, heads * headDim]: the attention output. */
     float[] attended = new float[0];
-    /** [rows, gate | up]; SwiGLU overwrites gate with its result. */
+    /** [rows, gate | up]; the activation overwrites gate with its result. */
     float[] gateUp = new float[0];
-    /** [rows, headDim / 2]: cosines of the RoPE angles; {@link #sin} has the sines. */
+    /** [rows, rotations, headDim / 2]: cosines of the RoPE angles; {@link #sin} has the sines. */
     float[] cos = new float[0];
 
     float[] sin = new float[0];
@@ -74,12 +77,14 @@ final class Activations {
     private final TileRange gpuTiles = new TileRange();
     private final TileRange cpuTiles = new TileRange();
 
-    Activations(ModelConfig config) {
+    Activations(ModelSpec spec) {
+        ModelConfig config = spec.config();
         this.hiddenWidth = Lanes.stride(config.hidden());
         this.qkvWidth = Lanes.stride((config.heads() + 2 * config.kvHeads()) * config.headDim());
         this.attendedWidth = Lanes.stride(config.heads() * config.headDim());
         this.gateUpWidth = Lanes.stride(2 * config.intermediate());
         this.half = config.headDim() / 2;
+        this.angles = spec.rotations().size() * half;
     }
 
     /**
@@ -143,8 +148,8 @@ final class Activations {
         chunks.add(inFlight.chunk);
         System.arraycopy(inFlight.residual, 0, residual, rows * hiddenWidth, hiddenWidth);
         System.arraycopy(inFlight.attended, 0, attended, rows * attendedWidth, attendedWidth);
-        System.arraycopy(inFlight.cos, 0, cos, rows * half, half);
-        System.arraycopy(inFlight.sin, 0, sin, rows * half, half);
+        System.arraycopy(inFlight.cos, 0, cos, rows * angles, angles);
+        System.arraycopy(inFlight.sin, 0, sin, rows * angles, angles);
         rows++;
     }
 
@@ -152,8 +157,8 @@ final class Activations {
     void copyOut(int row, InFlightToken inFlight) {
         System.arraycopy(residual, row * hiddenWidth, inFlight.residual, 0, hiddenWidth);
         System.arraycopy(qkv, row * qkvWidth, inFlight.qkv, 0, qkvWidth);
-        System.arraycopy(cos, row * half, inFlight.cos, 0, half);
-        System.arraycopy(sin, row * half, inFlight.sin, 0, half);
+        System.arraycopy(cos, row * angles, inFlight.cos, 0, angles);
+        System.arraycopy(sin, row * angles, inFlight.sin, 0, angles);
     }
 
     /**
@@ -199,7 +204,7 @@ final class Activations {
         qkv = new float[size * qkvWidth];
         attended = new float[size * attendedWidth];
         gateUp = new float[size * gateUpWidth];
-        cos = new float[size * half];
-        sin = new float[size * half];
+        cos = new float[size * angles];
+        sin = new float[size * angles];
     }
 }

@@ -81,7 +81,7 @@ public final class CpuExecutor implements Executor {
         try {
             this.limits = ExecutorLimits.builder()
                     .vocabulary(config.vocabulary())
-                    .contextTokens(config.usableContext())
+                    .contextTokens(config.contextTokens())
                     .blockTokens(KvStore.BLOCK_TOKENS)
                     .gpuBlocks(options.gpuBlocks())
                     .hostBlocks(options.hostBlocks())
@@ -100,7 +100,7 @@ public final class CpuExecutor implements Executor {
                     new LlamaForward(checkpoint.spec(), weights, stores, workers, options.attentionThreads(), arena);
             this.samplingScratch = new SamplingScratch[workers.size()];
             Arrays.setAll(samplingScratch, i -> new SamplingScratch());
-            Arrays.setAll(activations, i -> new Activations(config));
+            Arrays.setAll(activations, i -> new Activations(checkpoint.spec()));
             this.inFlightTokens = new InFlightTokens(forward, readiness, clock);
         } catch (RuntimeException | Error e) {
             workers.close();

@@ -20,7 +20,7 @@ final class InFlightToken {
     final float[] qkv;
     /** [heads * headDim]: the attention output of {@link #layer}. */
     final float[] attended;
-    /** [headDim / 2]: cosines of the RoPE angles; {@link #sin} has the sines. */
+    /** [rotations, headDim / 2]: cosines of the RoPE angles; {@link #sin} has the sines. */
     final float[] cos;
 
     final float[] sin;
@@ -36,8 +36,8 @@ final class InFlightToken {
         this.residual = new float[shape.hiddenWidth];
         this.qkv = new float[shape.qkvWidth];
         this.attended = new float[shape.attendedWidth];
-        this.cos = new float[shape.half];
-        this.sin = new float[shape.half];
+        this.cos = new float[shape.angles];
+        this.sin = new float[shape.angles];
     }
 
     long sequence() {

@@ -42,6 +42,7 @@ public final class KernelWarmUp {
             long scratch = arena.allocate(PanelGemm.SCRATCH_BYTES, 64).address();
             KvStore store = new KvStore(KvTier.HOST, 2, 1, 1, DEPTH, DataType.FLOAT32, arena);
             AttentionScratch attention = new AttentionScratch(PagedAttention.TILE_ROWS, DEPTH, arena);
+            PagedAttention.Rule rule = new PagedAttention.Rule(3, 0, 0.1);
             float[] x = new float[16 * DEPTH];
             Arrays.fill(x, 0.1f);
             float[] groups = new float[16 * DEPTH];
@@ -57,7 +58,7 @@ public final class KernelWarmUp {
                 RowOps.swiGlu(x, 0, x, DEPTH, DEPTH, out, 0);
                 RowOps.rotate(out, 0, x, x, 0, DEPTH / 2);
                 PagedAttention.tile(
-                        store, 0, 0, new int[] {0, 1}, 20, 2, 3, x, 0, 3 * DEPTH, out, 0, 3 * DEPTH, attention);
+                        store, 0, 0, new int[] {0, 1}, 20, 2, rule, x, 0, 3 * DEPTH, out, 0, 3 * DEPTH, attention);
             }
         }
     }

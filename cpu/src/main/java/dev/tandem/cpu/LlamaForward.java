@@ -14,7 +14,6 @@ import dev.tandem.engine.step.Chunk;
 import dev.tandem.model.config.LayerSpec;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.config.ModelSpec;
-import dev.tandem.model.config.NormPlacement;
 import dev.tandem.model.config.QkNorm;
 import dev.tandem.model.config.Rope;
 import dev.tandem.model.config.RopeFrequencies;
@@ -50,10 +49,13 @@ final class LlamaForward {
     private final KvStores stores;
     private final WorkerPool workers;
     private final int attentionThreads;
-    private final float[] frequencies;
-    /** Factor of the dimensions that rotate. */
-    private final float magnitude;
+    private final List<Rope.Rotary> rotations;
+    /** Of each rotation: [headDim / 2] radians per position. */
+    private final float[][] frequencies;
+    /** Of each layer: the index of its rotation; -1 if it does not rotate. */
+    private final int[] rotationOfLayer;
 
+    private final PagedAttention.Rule[] rules;
     private final float epsilon;
     private final AttentionScratch[] attentionScratch;
     private final MemorySegment[] gemmScratch;
@@ -77,8 +79,15 @@ final class LlamaForward {
         this.weights = weights;
         this.stores = stores;
         this.workers = workers;
-        this.frequencies = RopeFrequencies.of(config);
-        this.magnitude = (float) config.rope().magnitude();
+        this.rotations = spec.rotations();
+        this.frequencies = rotations.stream()
+                .map(rotary -> RopeFrequencies.of(rotary, config.headDim()))
+                .toArray(float[][]::new);
+        List<LayerSpec.Attention> attention =
+                spec.layers().stream().map(LayerSpec::attention).toList();
+        this.rotationOfLayer =
+                attention.stream().mapToInt(a -> rotations.indexOf(a.rope())).toArray();
+        this.rules = attention.stream().map(PagedAttention.Rule::of).toArray(PagedAttention.Rule[]::new);
         this.epsilon = (float) config.normEpsilon();
         this.attentionScratch = new AttentionScratch[workers.size()];
         this.gemmScratch = new MemorySegment[workers.size()];
@@ -95,18 +104,32 @@ final class LlamaForward {
 
     /** Looks up the embedding and the RoPE angles of every token of the batch. */
     void embed(Activations a) {
-        int rotating = config.rope().dims() / 2;
+        float scale = (float) spec.embeddingScale();
         int row = 0;
         for (Chunk chunk : a.chunks) {
             for (int token : chunk.tokens()) {
-                weights.embeddings().row(token, a.residual, row * a.hiddenWidth);
-                for (int i = 0; i < a.half; i++) {
-                    float angle = a.positions[row] * frequencies[i];
-                    float scale = i < rotating ? magnitude : 1;
-                    a.cos[row * a.half + i] = scale * (float) Math.cos(angle);
-                    a.sin[row * a.half + i] = scale * (float) Math.sin(angle);
+                int at = row * a.hiddenWidth;
+                weights.embeddings().row(token, a.residual, at);
+                for (int i = 0; scale != 1 && i < config.hidden(); i++) {
+                    a.residual[at + i] *= scale;
                 }
+                angles(a, row);
                 row++;
+            }
+        }
+    }
+
+    /** Computes the angles of a token's position, for each rotation. */
+    private void angles(Activations a, int row) {
+        for (int rotation = 0; rotation < rotations.size(); rotation++) {
+            int rotating = rotations.get(rotation).dims() / 2;
+            float magnitude = (float) rotations.get(rotation).magnitude();
+            int at = row * a.angles + rotation * a.half;
+            for (int i = 0; i < a.half; i++) {
+                float angle = a.positions[row] * frequencies[rotation][i];
+                float scale = i < rotating ? magnitude : 1;
+                a.cos[at + i] = scale * (float) Math.cos(angle);
+                a.sin[at + i] = scale * (float) Math.sin(angle);
             }
         }
     }
@@ -114,13 +137,13 @@ final class LlamaForward {
     /** Computes norm, q, k, v and RoPE, and appends the new tokens' K and V to their KV blocks. */
     void preProjection(Activations a, int layer) {
         LlamaWeights.Layer w = weights.layers().get(layer);
-        boolean normed = spec.layers().get(layer).norms() == NormPlacement.BEFORE;
+        boolean normed = spec.norms().onInputs();
         forEachRow(a.rows, row -> {
             if (normed) {
                 RowOps.rmsNorm(
                         a.residual,
                         row * a.hiddenWidth,
-                        w.attentionNorm(),
+                        w.inputNorm(),
                         epsilon,
                         config.hidden(),
                         a.normed,
@@ -147,15 +170,15 @@ final class LlamaForward {
             RowOps.rmsNorm(a.qkv, queries, w.queryNorm(), epsilon, attention.queries(), a.qkv, queries);
             RowOps.rmsNorm(a.qkv, keys, w.keyNorm(), epsilon, attention.keys(), a.qkv, keys);
         }
-        boolean rotates = attention.rope() instanceof Rope.Rotary;
+        int rotation = rotationOfLayer[layer];
         for (int head = 0; head < config.heads() + config.kvHeads(); head++) {
             int at = row * a.qkvWidth + head * headDim;
             if (attention.qkNorm() == QkNorm.PER_HEAD) {
                 float[] norm = head < config.heads() ? w.queryNorm() : w.keyNorm();
                 RowOps.rmsNorm(a.qkv, at, norm, epsilon, headDim, a.qkv, at);
             }
-            if (rotates) {
-                RowOps.rotate(a.qkv, at, a.cos, a.sin, row * a.half, a.half);
+            if (rotation >= 0) {
+                RowOps.rotate(a.qkv, at, a.cos, a.sin, row * a.angles + rotation * a.half, a.half);
             }
         }
         Chunk chunk = a.chunks.get(a.chunkOfRow[row]);
@@ -187,7 +210,7 @@ final class LlamaForward {
                     chunk.blocks(),
                     a.positions[row],
                     a.tiles[tile + 2],
-                    config.group(),
+                    rules[layer],
                     a.qkv,
                     row * a.qkvWidth + kvHead * groupWidth,
                     a.qkvWidth,
@@ -212,7 +235,7 @@ final class LlamaForward {
                     token.chunk.blocks(),
                     token.position(),
                     1,
-                    config.group(),
+                    rules[token.layer],
                     token.qkv,
                     kvHead * groupWidth,
                     token.qkv.length,
@@ -226,14 +249,14 @@ final class LlamaForward {
     /** Computes the output projection and the MLP, and adds each to the residual stream. */
     void postProjection(Activations a, int layer) {
         LlamaWeights.Layer w = weights.layers().get(layer);
-        boolean before = spec.layers().get(layer).norms() == NormPlacement.BEFORE;
-        project(w.output(), a, a.attended, a.attendedWidth, before, w.attentionNorm());
+        boolean normed = spec.norms().onInputs();
+        project(w.output(), a, a.attended, a.attendedWidth, w.attentionNorm());
         forEachRow(a.rows, row -> {
-            if (before) {
+            if (normed) {
                 RowOps.rmsNorm(
                         a.residual,
                         row * a.hiddenWidth,
-                        w.mlpNorm(),
+                        w.mlpInputNorm(),
                         epsilon,
                         config.hidden(),
                         a.normed,
@@ -241,18 +264,22 @@ final class LlamaForward {
             }
             Arrays.fill(a.gateUp, row * a.gateUpWidth, (row + 1) * a.gateUpWidth, 0);
         });
-        gemm(w.gateUp(), a.rows, before ? a.normed : a.residual, a.hiddenWidth, a.gateUp, a.gateUpWidth);
+        gemm(w.gateUp(), a.rows, normed ? a.normed : a.residual, a.hiddenWidth, a.gateUp, a.gateUpWidth);
         int intermediate = config.intermediate();
         forEachRow(a.rows, row -> {
             int gate = row * a.gateUpWidth;
-            RowOps.swiGlu(a.gateUp, gate, a.gateUp, gate + intermediate, intermediate, a.gateUp, gate);
+            int up = gate + intermediate;
+            switch (spec.activation()) {
+                case SILU -> RowOps.swiGlu(a.gateUp, gate, a.gateUp, up, intermediate, a.gateUp, gate);
+                case GELU_TANH -> RowOps.geGlu(a.gateUp, gate, a.gateUp, up, intermediate, a.gateUp, gate);
+            }
         });
-        project(w.down(), a, a.gateUp, a.gateUpWidth, before, w.mlpNorm());
+        project(w.down(), a, a.gateUp, a.gateUpWidth, w.mlpNorm());
     }
 
     /** Adds a projection to the residual stream: as it is, or normalised where norms are on outputs. */
-    private void project(PackedMatrix matrix, Activations a, float[] x, int xs, boolean asItIs, float[] norm) {
-        if (asItIs) {
+    private void project(PackedMatrix matrix, Activations a, float[] x, int xs, float[] norm) {
+        if (!spec.norms().onOutputs()) {
             gemm(matrix, a.rows, x, xs, a.residual, a.hiddenWidth);
             return;
         }

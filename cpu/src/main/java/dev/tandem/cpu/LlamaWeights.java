@@ -28,19 +28,23 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
      * @param qkvBias [q | k | v]; empty if the model has none
      * @param queryNorm [headDim] or [heads * headDim]; empty if the model does not normalise queries
      * @param keyNorm [headDim] or [kvHeads * headDim]; empty if the model does not normalise keys
-     * @param attentionNorm of attention's input, or of its output projection ({@link NormPlacement})
-     * @param mlpNorm of the MLP's input, or of its output
+     * @param inputNorm of attention's input; this and the other norms are empty where {@link NormPlacement} has none
+     * @param attentionNorm of attention's output projection
+     * @param mlpInputNorm of the MLP's input
+     * @param mlpNorm of the MLP's output
      */
     record Layer(
-            float[] attentionNorm,
+            float[] inputNorm,
             PackedMatrix qkv,
             float[] qkvBias,
             float[] queryNorm,
             float[] keyNorm,
             PackedMatrix output,
-            float[] mlpNorm,
+            float[] attentionNorm,
+            float[] mlpInputNorm,
             PackedMatrix gateUp,
-            PackedMatrix down) {}
+            PackedMatrix down,
+            float[] mlpNorm) {}
 
     /**
      * Loads and packs all weights.
@@ -84,21 +88,26 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
             weights.matrix(attention + "k_proj.bias", 1, keys).row(0, bias, queries);
             weights.matrix(attention + "v_proj.bias", 1, keys).row(0, bias, queries + keys);
         }
-        boolean before = layer.norms() == NormPlacement.BEFORE;
-        Role attentionNorm = before ? Role.ATTENTION_INPUT_NORM : Role.ATTENTION_OUTPUT_NORM;
-        Role mlpNorm = before ? Role.MLP_INPUT_NORM : Role.MLP_OUTPUT_NORM;
+        boolean inputs = layer.norms().onInputs();
+        boolean outputs = layer.norms().onOutputs();
         return new Layer(
-                weights.vector(attentionNorm.tensor(index, "weight"), hidden),
+                norm(inputs, Role.ATTENTION_INPUT_NORM, weights, index, hidden),
                 packing.pack(qkv),
                 bias,
                 qkNorm(layer.attention(), weights, Role.QUERY_NORM.tensor(index, "weight"), queries),
                 qkNorm(layer.attention(), weights, Role.KEY_NORM.tensor(index, "weight"), keys),
                 packing.pack(List.of(weights.matrix(attention + "o_proj.weight", hidden, queries))),
-                weights.vector(mlpNorm.tensor(index, "weight"), hidden),
+                norm(outputs, Role.ATTENTION_OUTPUT_NORM, weights, index, hidden),
+                norm(inputs, Role.MLP_INPUT_NORM, weights, index, hidden),
                 packing.pack(List.of(
                         weights.matrix(prefix + "mlp.gate_proj.weight", layer.intermediate(), hidden),
                         weights.matrix(prefix + "mlp.up_proj.weight", layer.intermediate(), hidden))),
-                packing.pack(List.of(weights.matrix(prefix + "mlp.down_proj.weight", hidden, layer.intermediate()))));
+                packing.pack(List.of(weights.matrix(prefix + "mlp.down_proj.weight", hidden, layer.intermediate()))),
+                norm(outputs, Role.MLP_OUTPUT_NORM, weights, index, hidden));
+    }
+
+    private static float[] norm(boolean exists, Role role, Weights weights, int layer, int hidden) {
+        return exists ? weights.vector(role.tensor(layer, "weight"), hidden) : new float[0];
     }
 
     private static float[] qkNorm(LayerSpec.Attention attention, Weights weights, String name, int width) {

@@ -36,7 +36,7 @@ final class ForwardPass implements AutoCloseable {
                 arena, (count, body) -> IntStream.range(0, count).forEach(body));
         LlamaWeights weights = LlamaWeights.load(checkpoint.spec(), checkpoint.weights(), type, packer);
         this.forward = new LlamaForward(checkpoint.spec(), weights, stores, workers, threads, arena);
-        this.activations = new Activations(config);
+        this.activations = new Activations(checkpoint.spec());
     }
 
     private KvStore store(KvTier tier, int blocks, DataType type) {

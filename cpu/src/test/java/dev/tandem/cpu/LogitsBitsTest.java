@@ -21,7 +21,7 @@ import org.junit.jupiter.params.provider.MethodSource;
  */
 class LogitsBitsTest {
     static Stream<Arguments> familiesAndTypes() {
-        return Stream.of("llama31", "qwen3", "qwen2")
+        return Stream.of("llama31", "qwen3", "qwen2", "gemma3")
                 .flatMap(family -> Stream.of(DataType.values()).map(type -> Arguments.of(family, type)));
     }
 

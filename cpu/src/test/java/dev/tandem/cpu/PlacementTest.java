@@ -87,7 +87,8 @@ class PlacementTest {
     }
 
     static Stream<Arguments> familiesAndSetUps() {
-        return Stream.of("llama31", "qwen3").flatMap(family -> setUps().map(setUp -> Arguments.of(family, setUp)));
+        return Stream.of("llama31", "qwen3", "gemma3")
+                .flatMap(family -> setUps().map(setUp -> Arguments.of(family, setUp)));
     }
 
     @ParameterizedTest

@@ -9,6 +9,7 @@ import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.SubBatch;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.TokenizerSource;
+import dev.tandem.model.config.Activation;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.GenerationDefaults;
 import dev.tandem.model.config.LayerSpec;
@@ -53,17 +54,24 @@ class RandomSpecTest {
         int group = random.nextInt(1, 17);
         int heads = kvHeads * group;
         QkNorm norm = QkNorm.values()[random.nextInt(QkNorm.values().length)];
-        NormPlacement norms = random.nextInt(3) == 0 ? NormPlacement.AFTER : NormPlacement.BEFORE;
+        NormPlacement norms = NormPlacement.values()[random.nextInt(NormPlacement.values().length)];
+        Activation activation = Activation.values()[random.nextInt(Activation.values().length)];
+        double scale = LayerSpec.Attention.usualScale(random.nextBoolean() ? headDim : random.nextInt(8, 300));
         boolean bias = random.nextBoolean();
         int intermediate = random.nextInt(1, 200);
-        Rope.Rotary rotary = rotary(random, headDim);
+        int dims = random.nextBoolean() ? headDim : 2 * random.nextInt(1, headDim / 2 + 1);
+        Rope.Rotary rotary = rotary(random, dims);
+        Rope.Rotary ofWindows = random.nextInt(3) == 0 ? rotary(random, dims) : rotary;
+        int window = random.nextBoolean() ? random.nextInt(1, 40) : 0;
         boolean skips = random.nextInt(3) == 0;
         List<LayerSpec> layers = new ArrayList<>();
         int count = random.nextInt(1, 4);
         for (int i = 0; i < count; i++) {
-            Rope rope = skips && i > 0 && random.nextBoolean() ? new Rope.None() : rotary;
-            layers.add(new LayerSpec(
-                    new LayerSpec.Attention(heads, kvHeads, headDim, rope, norm, bias), intermediate, norms));
+            boolean slides = random.nextBoolean();
+            Rope rope = skips && i > 0 && random.nextBoolean() ? new Rope.None() : slides ? ofWindows : rotary;
+            LayerSpec.Attention attention =
+                    new LayerSpec.Attention(heads, kvHeads, headDim, scale, slides ? window : 0, rope, norm, bias);
+            layers.add(new LayerSpec(attention, intermediate, activation, norms));
         }
         return new ModelSpec(
                 "random",
@@ -71,19 +79,20 @@ class RandomSpecTest {
                 random.nextInt(2, 120),
                 1024,
                 Math.pow(10, -random.nextInt(5, 8)),
+                random.nextInt(3) == 0 ? random.nextDouble(0.5, 8) : 1,
                 random.nextBoolean(),
-                0,
                 layers,
                 DataType.BFLOAT16,
                 Set.of());
     }
 
-    private static Rope.Rotary rotary(SplittableRandom random, int headDim) {
-        int dims = random.nextBoolean() ? headDim : 2 * random.nextInt(1, headDim / 2 + 1);
-        RopeScaling scaling = switch (random.nextInt(4)) {
+    private static Rope.Rotary rotary(SplittableRandom random, int dims) {
+        RopeScaling scaling = switch (random.nextInt(5)) {
             case 0 -> new RopeScaling.Linear(random.nextDouble(1, 8));
             case 1 -> new RopeScaling.Llama3(8, 1, 4, random.nextInt(16, 256));
-            case 2 -> {
+            case 2 ->
+                new RopeScaling.Yarn(random.nextDouble(1, 8), 32, 1, random.nextInt(16, 256), random.nextBoolean());
+            case 3 -> {
                 float[] divisors = new float[dims / 2];
                 for (int i = 0; i < divisors.length; i++) {
                     divisors[i] = (float) random.nextDouble(1, 10);

@@ -21,7 +21,8 @@ import tools.jackson.databind.ObjectMapper;
 /** The small models that tools/make_goldens.py makes, with the answers of transformers. */
 final class TestModels {
     /** Families that have GGUF files, too. */
-    static final List<String> GGUF = List.of("qwen25", "qwen3small", "phi3", "phi4mini", "olmo2", "smollm3");
+    static final List<String> GGUF =
+            List.of("qwen25", "qwen3small", "phi3", "phi4mini", "olmo2", "smollm3", "mistralwindow", "olmo3", "gemma3");
 
     static final List<String> FAMILIES = Stream.concat(
                     Stream.of("llama2", "llama31", "llama32", "mistral", "qwen2", "qwen3"), GGUF.stream())

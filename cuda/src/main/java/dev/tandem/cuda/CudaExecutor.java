@@ -261,7 +261,7 @@ public final class CudaExecutor implements Executor {
         boolean hasHostTier = options.attentionThreads() > 0;
         return ExecutorLimits.builder()
                 .vocabulary(shape.config().vocabulary())
-                .contextTokens(shape.config().usableContext())
+                .contextTokens(shape.config().contextTokens())
                 .blockTokens(ModelShape.BLOCK_TOKENS)
                 .hostBlockTokens(HostFormat.BLOCK_TOKENS)
                 .gpuBlocks(pools.gpuBlocks())

@@ -47,16 +47,17 @@ class BrokenModelTest {
         config("{");
         assertRefused("not valid JSON");
         config("{\"model_type\": \"gpt2\"}");
-        assertRefused("model_type 'gpt2' is not supported; supported are [llama, mistral, olmo2, phi3, qwen2, qwen3,"
-                + " smollm3]");
+        assertRefused(
+                "model_type 'gpt2' is not supported; supported are [gemma3_text, llama, mistral, olmo2, olmo3, phi3,"
+                        + " qwen2, qwen3, smollm3]");
         config(CONFIG.replace("\"hidden_size\": 8,", ""));
         assertRefused("the integer 'hidden_size' is missing");
         config(CONFIG.replace("\"hidden_size\": 8", "\"hidden_size\": -8"));
         assertRefused("hidden_size is -8");
         config(CONFIG.replace("\"num_key_value_heads\": 1", "\"num_key_value_heads\": 3"));
         assertRefused("do not divide");
-        config(CONFIG.replace("}", ", \"rope_scaling\": {\"rope_type\": \"yarn\"}}"));
-        assertRefused("rope scaling 'yarn' is not supported");
+        config(CONFIG.replace("}", ", \"rope_scaling\": {\"rope_type\": \"dynamic\"}}"));
+        assertRefused("rope scaling 'dynamic' is not supported");
         config(CONFIG.replace("}", ", \"hidden_act\": \"gelu\"}"));
         assertRefused("hidden_act 'gelu'");
         config(CONFIG.replace("}", ", \"mlp_bias\": true}"));

@@ -6,6 +6,8 @@ import dev.tandem.cpu.simd.RowOps;
 import dev.tandem.cpu.simd.TileKernel;
 import dev.tandem.cpu.simd.Unpack;
 import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.LayerSpec;
+import dev.tandem.model.config.SlidingWindow;
 import java.util.Arrays;
 
 /**
@@ -30,11 +32,27 @@ public final class PagedAttention {
     }
 
     /**
-     * Computes one tile of one KV head: {@code out = softmax(q · K / sqrt(headDim)) · V}, in fp32.
+     * What the tiles of a layer compute.
+     *
+     * @param group query heads per KV head
+     * @param window how many tokens a token attends to at most, itself included; 0 for all
+     * @param scale factor of the scores
+     */
+    public record Rule(int group, int window, double scale) {
+        public static Rule of(LayerSpec.Attention attention) {
+            return new Rule(attention.heads() / attention.kvHeads(), attention.window(), attention.scoreScale());
+        }
+    }
+
+    /**
+     * Computes one tile of one KV head: {@code out = softmax(q · K · scale) · V}, in fp32.
+     *
+     * <p>With a window, reading starts at the block that holds the first visible token of the tile's first query. A
+     * token that a query does not see has weight 0. Blocks begin at multiples of {@link RowOps#PARTIAL_SUMS}, so each
+     * sum has the order of a sum over all tokens, whichever queries share the tile.
      *
      * @param store holds K and V of positions {@code [0, position + tokens)} in {@code blocks}
      * @param position the position of the tile's first query token
-     * @param group query heads per KV head
      * @param q [tokens, group, headDim] from {@code qo}, tokens {@code qs} apart
      * @param out [tokens, group, headDim] from {@code oo}, tokens {@code os} apart; overwritten
      */
@@ -45,7 +63,7 @@ public final class PagedAttention {
             int[] blocks,
             int position,
             int tokens,
-            int group,
+            Rule rule,
             float[] q,
             int qo,
             int qs,
@@ -54,20 +72,25 @@ public final class PagedAttention {
             int os,
             AttentionScratch scratch) {
         int headDim = store.headDim();
+        int group = rule.group();
         int rows = tokens * group;
-        int context = position + tokens;
-        int padded = Lanes.padded(Math.ceilDiv(context, KvStore.BLOCK_TOKENS) * KvStore.BLOCK_TOKENS);
+        int firstBlock = SlidingWindow.first(position, rule.window()) / KvStore.BLOCK_TOKENS;
+        int first = firstBlock * KvStore.BLOCK_TOKENS;
+        Context context = new Context(store, layer, kvHead, blocks, firstBlock, position + tokens - first);
+        int padded = Lanes.padded(Math.ceilDiv(context.tokens, KvStore.BLOCK_TOKENS) * KvStore.BLOCK_TOKENS);
         float[] scores = scratch.scores(rows * padded);
-        copyQueries(q, qo, qs, tokens, group, headDim, scratch.queries);
+        copyQueries(q, qo, qs, tokens, group * headDim, rule.scale(), scratch.queries);
         Arrays.fill(scores, 0, rows * padded, 0);
-        score(store, layer, kvHead, blocks, context, rows, padded, scratch);
+        score(context, rows, padded, scratch);
         int width = Lanes.padded(headDim);
         Arrays.fill(scratch.outputs, 0, rows * width, 0);
         float[] sums = scratch.sums;
         for (int row = 0; row < rows; row++) {
-            sums[row] = RowOps.softmax(scores, row * padded, position + row / group + 1, padded);
+            int query = position + row / group;
+            int visible = SlidingWindow.first(query, rule.window()) - first;
+            sums[row] = RowOps.softmax(scores, row * padded, visible, query + 1 - first, padded);
         }
-        addValues(store, layer, kvHead, blocks, context, rows, padded, scratch);
+        addValues(context, rows, padded, scratch);
         for (int row = 0; row < rows; row++) {
             int to = oo + row / group * os + row % group * headDim;
             float inverse = 1 / sums[row];
@@ -77,32 +100,43 @@ public final class PagedAttention {
         }
     }
 
-    /** Copies the queries, one row per (token, head), scaled by log2(e) / sqrt(headDim): softmax uses powers of two. */
-    private static void copyQueries(float[] q, int qo, int qs, int tokens, int group, int headDim, float[] to) {
-        float scale = (float) (PowerOfTwo.LOG2_E / Math.sqrt(headDim));
+    /**
+     * The K and V that a tile reads; tokens are counted from the first one of the first block.
+     *
+     * @param firstBlock index of the first block that is read
+     */
+    private record Context(KvStore store, int layer, int kvHead, int[] blocks, int firstBlock, int tokens) {
+        int block(int token) {
+            return blocks[firstBlock + token / KvStore.BLOCK_TOKENS];
+        }
+
+        long keys(int token) {
+            return store.keys(layer, block(token), kvHead);
+        }
+
+        long values(int token) {
+            return store.values(layer, block(token), kvHead);
+        }
+    }
+
+    /** Copies the queries, one row per (token, head), times scale and log2(e): softmax uses powers of two. */
+    private static void copyQueries(float[] q, int qo, int qs, int tokens, int width, double scale, float[] to) {
+        float factor = (float) (PowerOfTwo.LOG2_E * scale);
         for (int token = 0; token < tokens; token++) {
-            for (int i = 0; i < group * headDim; i++) {
-                to[token * group * headDim + i] = q[qo + token * qs + i] * scale;
+            for (int i = 0; i < width; i++) {
+                to[token * width + i] = q[qo + token * qs + i] * factor;
             }
         }
     }
 
     /** Computes the scores of all rows with all tokens, two vectors of tokens at a time. */
-    private static void score(
-            KvStore store,
-            int layer,
-            int kvHead,
-            int[] blocks,
-            int context,
-            int rows,
-            int padded,
-            AttentionScratch scratch) {
-        int headDim = store.headDim();
+    private static void score(Context context, int rows, int padded, AttentionScratch scratch) {
+        int headDim = context.store.headDim();
         int stride = KvStore.BLOCK_TOKENS * 4;
-        for (int token = 0; token < context; token += Lanes.PANEL) {
-            long low = keyVector(store, layer, kvHead, blocks, token, 0, scratch);
+        for (int token = 0; token < context.tokens; token += Lanes.PANEL) {
+            long low = keyVector(context, token, 0, scratch);
             int next = token + Lanes.COUNT;
-            long high = next < context ? keyVector(store, layer, kvHead, blocks, next, 1, scratch) : low;
+            long high = next < context.tokens ? keyVector(context, next, 1, scratch) : low;
             TileKernel.multiply(
                     rows, scratch.queries, 0, headDim, low, high, stride, headDim, scratch.scores, token, padded);
         }
@@ -114,9 +148,9 @@ public final class PagedAttention {
      *
      * @param side 0 for the first vector of a pair, 1 for the second
      */
-    private static long keyVector(
-            KvStore store, int layer, int kvHead, int[] blocks, int token, int side, AttentionScratch scratch) {
-        long tile = store.keys(layer, blocks[token / KvStore.BLOCK_TOKENS], kvHead);
+    private static long keyVector(Context context, int token, int side, AttentionScratch scratch) {
+        KvStore store = context.store;
+        long tile = context.keys(token);
         int slot = token % KvStore.BLOCK_TOKENS;
         if (store.type() == DataType.FLOAT32) {
             return tile + 4L * slot;
@@ -133,24 +167,17 @@ public final class PagedAttention {
     }
 
     /** Adds softmax weights · V to the outputs, block by block. */
-    private static void addValues(
-            KvStore store,
-            int layer,
-            int kvHead,
-            int[] blocks,
-            int context,
-            int rows,
-            int padded,
-            AttentionScratch scratch) {
+    private static void addValues(Context context, int rows, int padded, AttentionScratch scratch) {
+        KvStore store = context.store;
         int headDim = store.headDim();
         int width = Lanes.padded(headDim);
-        for (int token = 0; token < context; token += KvStore.BLOCK_TOKENS) {
-            long tile = store.values(layer, blocks[token / KvStore.BLOCK_TOKENS], kvHead);
+        for (int token = 0; token < context.tokens; token += KvStore.BLOCK_TOKENS) {
+            long tile = context.values(token);
             if (store.type() != DataType.FLOAT32) {
                 Unpack.toFloats(store.type(), tile, headDim * KvStore.BLOCK_TOKENS, scratch.tiles.address());
                 tile = scratch.tiles.address();
             }
-            int depth = Math.min(KvStore.BLOCK_TOKENS, context - token);
+            int depth = Math.min(KvStore.BLOCK_TOKENS, context.tokens - token);
             for (int d = 0; d < headDim; d += Lanes.PANEL) {
                 long low = tile + 4L * d;
                 long high = d + Lanes.COUNT < headDim ? low + 4L * Lanes.COUNT : low;

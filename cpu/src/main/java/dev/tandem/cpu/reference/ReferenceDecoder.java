@@ -2,7 +2,6 @@ package dev.tandem.cpu.reference;
 
 import dev.tandem.model.config.LayerSpec;
 import dev.tandem.model.config.ModelSpec;
-import dev.tandem.model.config.NormPlacement;
 import dev.tandem.model.config.QkNorm;
 import dev.tandem.model.config.Rope;
 import dev.tandem.model.config.RopeFrequencies;
@@ -29,13 +28,14 @@ public final class ReferenceDecoder {
     public double[][] logits(int[] tokens) {
         double[][] rows = new double[tokens.length][];
         float[][] embeddings = matrix(Role.EMBEDDINGS, 0);
-        Arrays.setAll(rows, row -> widened(embeddings[tokens[row]]));
+        Arrays.setAll(rows, row -> scaled(embeddings[tokens[row]], spec.embeddingScale()));
         for (int layer = 0; layer < spec.layers().size(); layer++) {
-            boolean before = spec.layers().get(layer).norms() == NormPlacement.BEFORE;
-            double[][] attended = attention(before ? norm(rows, Role.ATTENTION_INPUT_NORM, layer) : rows, layer);
-            rows = sum(rows, before ? attended : norm(attended, Role.ATTENTION_OUTPUT_NORM, layer));
-            double[][] mlp = mlp(before ? norm(rows, Role.MLP_INPUT_NORM, layer) : rows, layer);
-            rows = sum(rows, before ? mlp : norm(mlp, Role.MLP_OUTPUT_NORM, layer));
+            boolean inputs = spec.norms().onInputs();
+            boolean outputs = spec.norms().onOutputs();
+            double[][] attended = attention(inputs ? norm(rows, Role.ATTENTION_INPUT_NORM, layer) : rows, layer);
+            rows = sum(rows, outputs ? norm(attended, Role.ATTENTION_OUTPUT_NORM, layer) : attended);
+            double[][] mlp = mlp(inputs ? norm(rows, Role.MLP_INPUT_NORM, layer) : rows, layer);
+            rows = sum(rows, outputs ? norm(mlp, Role.MLP_OUTPUT_NORM, layer) : mlp);
         }
         return times(norm(rows, Role.FINAL_NORM, 0), spec.tiedHead() ? embeddings : matrix(Role.HEAD, 0));
     }
@@ -50,30 +50,39 @@ public final class ReferenceDecoder {
         double[][] out = new double[x.length][attention.queries()];
         for (int position = 0; position < x.length; position++) {
             for (int head = 0; head < attention.heads(); head++) {
-                attend(q[position], head * headDim, k, v, head / group * headDim, position, headDim, out[position]);
+                attend(q[position], head * headDim, k, v, head / group * headDim, position, attention, out[position]);
             }
         }
         return times(out, matrix(Role.OUTPUT, layer));
     }
 
-    /** One query head over all positions up to its own; the head's output is at {@code qo} as well. */
+    /** One query head over the positions that it sees; the head's output is at {@code qo} as well. */
     private static void attend(
-            double[] q, int qo, double[][] k, double[][] v, int kvo, int position, int headDim, double[] out) {
+            double[] q,
+            int qo,
+            double[][] k,
+            double[][] v,
+            int kvo,
+            int position,
+            LayerSpec.Attention attention,
+            double[] out) {
+        int headDim = attention.headDim();
+        int first = attention.window() == 0 ? 0 : Math.max(0, position - attention.window() + 1);
         double[] scores = new double[position + 1];
         double max = Double.NEGATIVE_INFINITY;
-        for (int t = 0; t <= position; t++) {
+        for (int t = first; t <= position; t++) {
             for (int d = 0; d < headDim; d++) {
                 scores[t] += q[qo + d] * k[t][kvo + d];
             }
-            scores[t] /= Math.sqrt(headDim);
+            scores[t] *= attention.scoreScale();
             max = Math.max(max, scores[t]);
         }
         double sum = 0;
-        for (int t = 0; t <= position; t++) {
+        for (int t = first; t <= position; t++) {
             scores[t] = Math.exp(scores[t] - max);
             sum += scores[t];
         }
-        for (int t = 0; t <= position; t++) {
+        for (int t = first; t <= position; t++) {
             for (int d = 0; d < headDim; d++) {
                 out[qo + d] += scores[t] / sum * v[t][kvo + d];
             }
@@ -123,10 +132,17 @@ public final class ReferenceDecoder {
         double[][] up = times(x, matrix(Role.UP, layer));
         for (int row = 0; row < gate.length; row++) {
             for (int i = 0; i < gate[row].length; i++) {
-                gate[row][i] *= up[row][i] / (1 + Math.exp(-gate[row][i]));
+                gate[row][i] = activated(gate[row][i]) * up[row][i];
             }
         }
         return times(gate, matrix(Role.DOWN, layer));
+    }
+
+    private double activated(double x) {
+        return switch (spec.activation()) {
+            case SILU -> x / (1 + Math.exp(-x));
+            case GELU_TANH -> x / 2 * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x)));
+        };
     }
 
     private double[][] norm(double[][] x, Role role, int layer) {
@@ -187,9 +203,9 @@ public final class ReferenceDecoder {
         return out;
     }
 
-    private static double[] widened(float[] row) {
+    private static double[] scaled(float[] row, double scale) {
         double[] out = new double[row.length];
-        Arrays.setAll(out, i -> row[i]);
+        Arrays.setAll(out, i -> row[i] * scale);
         return out;
     }
 

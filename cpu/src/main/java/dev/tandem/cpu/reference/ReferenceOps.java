@@ -46,6 +46,16 @@ public final class ReferenceOps {
         return out;
     }
 
+    /** Computes {@code gelu(gate) · up}, with GELU's approximation by tanh. */
+    public static double[] geGlu(float[] gate, float[] up) {
+        double[] out = new double[gate.length];
+        for (int i = 0; i < gate.length; i++) {
+            double x = gate[i];
+            out[i] = x / 2 * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x))) * up[i];
+        }
+        return out;
+    }
+
     /** Applies RoPE to one head: rotates each pair (i, i + half) by {@code position · frequencies[i]}. */
     public static double[] rotate(float[] head, float[] frequencies, int position) {
         int half = head.length / 2;

@@ -1,6 +1,7 @@
 package dev.tandem.cpu.simd;
 
 import dev.tandem.model.config.DataType;
+import java.util.Arrays;
 import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.VectorMask;
 import jdk.incubator.vector.VectorOperators;
@@ -12,12 +13,16 @@ import jdk.incubator.vector.VectorShuffle;
  */
 public final class RowOps {
     private static final float LOG2_E = (float) PowerOfTwo.LOG2_E;
+    /** sqrt(2 / pi), of GELU's approximation. */
+    private static final float GELU_SLOPE = 0.7978845608f;
+
+    private static final float GELU_CUBE = 0.044715f;
 
     /**
      * The number of partial sums of a sum across lanes, at every vector width: as many as one vector of 512 bits has.
      * The value at index i is added to partial sum i mod 16.
      */
-    private static final int PARTIAL_SUMS = 16;
+    public static final int PARTIAL_SUMS = 16;
 
     private static final VectorShuffle<Float> NEXT_8 = next(8);
     private static final VectorShuffle<Float> NEXT_4 = next(4);
@@ -103,6 +108,22 @@ public final class RowOps {
     }
 
     /**
+     * Computes {@code out = gelu(gate) · up} over {@code size} values, with GELU's approximation by tanh; {@code out}
+     * may be {@code gate}. As {@code (1 + tanh(z)) / 2} is {@code sigmoid(2z)}, no tanh is needed.
+     */
+    public static void geGlu(float[] gate, int go, float[] up, int uo, int size, float[] out, int oo) {
+        for (int i = 0; i < size; i += Lanes.COUNT) {
+            VectorMask<Float> mask = Lanes.F.indexInRange(i, size);
+            FloatVector g = FloatVector.fromArray(Lanes.F, gate, go + i, mask);
+            FloatVector z = g.mul(g).mul(GELU_CUBE).add(1f).mul(g);
+            FloatVector denominator =
+                    PowerOfTwo.of(z.mul(-2 * GELU_SLOPE * LOG2_E)).add(1f);
+            FloatVector u = FloatVector.fromArray(Lanes.F, up, uo + i, mask);
+            g.div(denominator).mul(u).intoArray(out, oo + i, mask);
+        }
+    }
+
+    /**
      * Applies RoPE to one head in place: rotates each pair (i, i + half) by its angle.
      *
      * @param x [2 · half] from {@code xo}
@@ -122,15 +143,14 @@ public final class RowOps {
     }
 
     /**
-     * Replaces the first {@code size} scores by weights 2^(score − max), and the others up to {@code padded} by 0.
+     * Replaces the scores {@code [first, end)} by weights 2^(score − max), and the others up to {@code padded} by 0.
      *
      * @param padded a multiple of 16
      * @return the sum of the weights
      */
-    public static float softmax(float[] scores, int so, int size, int padded) {
-        for (int i = size; i < padded; i++) {
-            scores[so + i] = Float.NEGATIVE_INFINITY;
-        }
+    public static float softmax(float[] scores, int so, int first, int end, int padded) {
+        Arrays.fill(scores, so, so + first, Float.NEGATIVE_INFINITY);
+        Arrays.fill(scores, so + end, so + padded, Float.NEGATIVE_INFINITY);
         FloatVector maxima = FloatVector.broadcast(Lanes.F, Float.NEGATIVE_INFINITY);
         for (int i = 0; i < padded; i += Lanes.COUNT) {
             maxima = maxima.max(FloatVector.fromArray(Lanes.F, scores, so + i));

@@ -22,20 +22,25 @@ class PagedAttentionTest {
     static Stream<Arguments> shapes() {
         return Stream.of(DataType.values())
                 .flatMap(type -> Stream.of(
-                        Arguments.of(type, 64, 3, 1),
-                        Arguments.of(type, 64, 3, 16),
-                        Arguments.of(type, 64, 1, 17),
-                        Arguments.of(type, 80, 4, 33),
-                        Arguments.of(type, 96, 2, 100),
-                        Arguments.of(type, 128, 4, 47),
-                        Arguments.of(type, 128, 8, 5),
-                        Arguments.of(type, 256, 12, 31),
-                        Arguments.of(type, 24, 3, 64)));
+                        Arguments.of(type, 64, 3, 1, 0),
+                        Arguments.of(type, 64, 3, 16, 0),
+                        Arguments.of(type, 64, 1, 17, 0),
+                        Arguments.of(type, 80, 4, 33, 0),
+                        Arguments.of(type, 96, 2, 100, 0),
+                        Arguments.of(type, 128, 4, 47, 0),
+                        Arguments.of(type, 128, 8, 5, 0),
+                        Arguments.of(type, 256, 12, 31, 0),
+                        Arguments.of(type, 24, 3, 64, 0),
+                        Arguments.of(type, 64, 1, 100, 1),
+                        Arguments.of(type, 64, 2, 100, 16),
+                        Arguments.of(type, 64, 1, 97, 33),
+                        Arguments.of(type, 256, 4, 70, 20),
+                        Arguments.of(type, 80, 1, 40, 39)));
     }
 
     @ParameterizedTest
     @MethodSource("shapes")
-    void matchesTheReference(DataType type, int headDim, int group, int context) {
+    void matchesTheReference(DataType type, int headDim, int group, int context, int window) {
         SplittableRandom random = new SplittableRandom(context * 1000L + headDim);
         int kvHeads = 2;
         int blockCount = (context + KvStore.BLOCK_TOKENS - 1) / KvStore.BLOCK_TOKENS;
@@ -48,14 +53,17 @@ class PagedAttentionTest {
             poison(store, blocks, kvHeads, headDim);
             float[][][] keys = new float[kvHeads][context][];
             float[][][] values = new float[kvHeads][context][];
-            for (int token = 0; token < context; token++) {
+            PagedAttention.Rule rule = new PagedAttention.Rule(group, window, 1 / Math.sqrt(headDim));
+            int tokens = Math.min(context, PagedAttention.tileTokens(group));
+            // blocks before the window stay NaN: they must not be read
+            int read = window == 0 ? 0 : Math.max(0, context - tokens + 1 - window) / 16 * 16;
+            for (int token = read; token < context; token++) {
                 for (int head = 0; head < kvHeads; head++) {
                     keys[head][token] = stored(type, headDim, random);
                     values[head][token] = stored(type, headDim, random);
                     store.append(1, blocks[token / 16], token % 16, head, keys[head][token], 0, values[head][token], 0);
                 }
             }
-            int tokens = Math.min(context, PagedAttention.tileTokens(group));
             int first = context - tokens;
             int row = kvHeads * group * headDim;
             float[] queries = new float[tokens * row];
@@ -67,15 +75,16 @@ class PagedAttentionTest {
             int kvHead = 1;
             int offset = kvHead * group * headDim;
             PagedAttention.tile(
-                    store, 1, kvHead, blocks, first, tokens, group, queries, offset, row, out, offset, row, scratch);
+                    store, 1, kvHead, blocks, first, tokens, rule, queries, offset, row, out, offset, row, scratch);
             for (int token = 0; token < tokens; token++) {
                 int limit = first + token + 1;
+                int visible = window == 0 ? 0 : Math.max(0, limit - window);
                 for (int head = 0; head < group; head++) {
                     int at = token * row + offset + head * headDim;
                     double[] expected = ReferenceOps.attention(
                             Arrays.copyOfRange(queries, at, at + headDim),
-                            Arrays.copyOf(keys[kvHead], limit),
-                            Arrays.copyOf(values[kvHead], limit));
+                            Arrays.copyOfRange(keys[kvHead], visible, limit),
+                            Arrays.copyOfRange(values[kvHead], visible, limit));
                     assertThat(relativeError(out, at, expected))
                             .as("token %d head %d", token, head)
                             .isLessThan(1e-5);
@@ -88,7 +97,7 @@ class PagedAttentionTest {
                         blocks,
                         first + token,
                         1,
-                        group,
+                        rule,
                         queries,
                         token * row + offset,
                         row,
@@ -132,7 +141,7 @@ class PagedAttentionTest {
                             new int[] {0, 1},
                             19,
                             1,
-                            1,
+                            new PagedAttention.Rule(1, 0, 0.125),
                             ones,
                             0,
                             64,

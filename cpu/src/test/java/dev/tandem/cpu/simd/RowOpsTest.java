@@ -52,6 +52,19 @@ class RowOpsTest {
         assertClose(out, 0, ReferenceOps.swiGlu(gate, up), 2e-5);
     }
 
+    @ParameterizedTest
+    @ValueSource(ints = {1, 16, 37})
+    void geGluMatches(int size) {
+        float[] gate = random(size, size);
+        float[] up = random(size, size + 1);
+        float[] out = new float[size];
+        RowOps.geGlu(gate, 0, up, 0, size, out, 0);
+        assertClose(out, 0, ReferenceOps.geGlu(gate, up), 2e-5);
+        float[] large = {-1e20f, -200, 90, 200};
+        RowOps.geGlu(large, 0, new float[] {1, 1, 1, 1}, 0, 4, large, 0);
+        assertThat(large).containsExactly(new float[] {0, 0, 90, 200}, offset(1e-4f));
+    }
+
     @Test
     void swiGluOfLargeValuesIsFinite() {
         float[] gate = {-200, -90, 90, 200};
@@ -80,20 +93,25 @@ class RowOpsTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 16, 17, 33, 500})
-    void softmaxIgnoresScoresAfterTheSize(int size) {
+    void softmaxIgnoresScoresOutsideTheRange(int size) {
         int padded = Lanes.padded(Math.ceilDiv(size, 16) * 16);
         float[] scores = Arrays.copyOf(random(size, size), padded);
+        int first = size / 3;
+        Arrays.fill(scores, 0, first, Float.NaN);
         Arrays.fill(scores, size, padded, Float.NaN);
         float[] before = scores.clone();
-        float sum = RowOps.softmax(scores, 0, size, padded);
+        float sum = RowOps.softmax(scores, 0, first, size, padded);
         double total = 0;
-        for (int i = 0; i < size; i++) {
+        for (int i = first; i < size; i++) {
             total += Math.pow(2, before[i]);
         }
-        for (int i = 0; i < size; i++) {
+        for (int i = first; i < size; i++) {
             assertThat((double) scores[i] / sum).isCloseTo(Math.pow(2, before[i]) / total, offset(1e-6));
         }
-        for (int i = size; i < padded; i++) {
+        for (int i = 0; i < padded; i++) {
+            if (i >= first && i < size) {
+                continue;
+            }
             assertThat(scores[i]).isZero();
         }
     }
@@ -103,7 +121,7 @@ class RowOpsTest {
         for (int bits : new int[] {0x7FC00000, 0x7FC00001, 0x7FFFFFFF, 0xFFC00000}) {
             float[] scores = new float[32];
             scores[5] = Float.intBitsToFloat(bits);
-            assertThat(RowOps.softmax(scores, 0, 20, 32)).as("%x", bits).isNaN();
+            assertThat(RowOps.softmax(scores, 0, 0, 20, 32)).as("%x", bits).isNaN();
             float[] gate = {Float.intBitsToFloat(bits), 1};
             RowOps.swiGlu(gate, 0, new float[] {1, 1}, 0, 2, gate, 0);
             assertThat(gate[0]).as("%x", bits).isNaN();
@@ -117,7 +135,7 @@ class RowOpsTest {
         scores[1] = -127;
         scores[2] = -1e6f;
         scores[3] = Float.NEGATIVE_INFINITY;
-        assertThat(RowOps.softmax(scores, 0, 4, 32)).isEqualTo(1);
+        assertThat(RowOps.softmax(scores, 0, 0, 4, 32)).isEqualTo(1);
         assertThat(Arrays.copyOf(scores, 4)).containsExactly(1, 0, 0, 0);
     }
 

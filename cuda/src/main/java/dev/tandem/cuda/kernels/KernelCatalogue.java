@@ -346,7 +346,7 @@ public final class KernelCatalogue {
                         false,
                         false,
                         false,
-                        0,
+                        List.of(),
                         type,
                         Set.of()),
                 type);

@@ -5,13 +5,15 @@ import static dev.tandem.cuda.kernels.KernelConstants.define;
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.engine.kv.PrefillStaging;
+import dev.tandem.model.config.Activation;
 import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.LayerSpec;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.config.ModelSpec;
-import dev.tandem.model.config.NormPlacement;
 import dev.tandem.model.config.QkNorm;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * A model's widths as the GPU stores them: multiples of 32, so that no kernel has a tail. The padding is zero in all
@@ -52,23 +54,43 @@ public record ModelShape(ModelConfig config, DataType type) {
      * @throws CudaException that names what they lack
      */
     public static void require(ModelSpec spec) {
-        if (spec.norms() != NormPlacement.BEFORE) {
-            throw lacks(spec, "norms on the outputs of attention and MLP");
-        }
-        if (spec.attention().qkNorm() == QkNorm.WHOLE_ROW) {
-            throw lacks(spec, "norms over all heads of q and k");
-        }
-        if (!spec.rotatesEverywhere()) {
-            throw lacks(spec, "layers without rotary embedding");
-        }
-        if (spec.rotary().magnitude() != 1) {
-            throw lacks(spec, "LongRoPE with attention factor " + spec.rotary().magnitude());
-        }
+        lacking(spec).ifPresent(what -> {
+            throw new CudaException("the model's family, " + spec.family() + ", needs " + what
+                    + ", which the GPU kernels do not have; run on the CPU with --device cpu");
+        });
     }
 
-    private static CudaException lacks(ModelSpec spec, String what) {
-        return new CudaException("the model's family, " + spec.family() + ", needs " + what
-                + ", which the GPU kernels do not have; run on the CPU with --device cpu");
+    /** What the kernels lack to compute a model; empty if nothing. */
+    public static Optional<String> lacking(ModelSpec spec) {
+        if (spec.norms().onOutputs()) {
+            return Optional.of("norms on the outputs of attention and MLP");
+        }
+        if (spec.attention().qkNorm() == QkNorm.WHOLE_ROW) {
+            return Optional.of("norms over all heads of q and k");
+        }
+        if (!spec.rotatesEverywhere()) {
+            return Optional.of("layers without rotary embedding");
+        }
+        if (spec.rotations().size() > 1) {
+            return Optional.of("layers that rotate in different ways");
+        }
+        if (spec.rotary().magnitude() != 1) {
+            return Optional.of("a factor of rotated dimensions (LongRoPE, YaRN)");
+        }
+        if (spec.activation() != Activation.SILU) {
+            return Optional.of("an MLP with GELU");
+        }
+        if (spec.embeddingScale() != 1) {
+            return Optional.of("scaled embeddings");
+        }
+        if (spec.attention().scoreScale()
+                != LayerSpec.Attention.usualScale(spec.attention().headDim())) {
+            return Optional.of("another factor of scores than 1 / sqrt(head_dim)");
+        }
+        if (!spec.config().windows().isEmpty()) {
+            return Optional.of("sliding windows");
+        }
+        return Optional.empty();
     }
 
     private static int padded(int width) {

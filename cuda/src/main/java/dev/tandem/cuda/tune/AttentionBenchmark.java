@@ -128,7 +128,7 @@ public final class AttentionBenchmark implements AutoCloseable {
                 true,
                 false,
                 false,
-                0,
+                List.of(),
                 format.type(),
                 Set.of());
         this.bytes = 2.0

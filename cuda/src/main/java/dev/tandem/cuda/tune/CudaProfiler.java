@@ -187,7 +187,7 @@ final class CudaProfiler {
             int tokens = Math.min(size, max);
             int rows = Math.min(Math.max(1, tokens / 1024), decodeRows);
             // whole blocks, of which the pool has no more
-            int blocks = Math.min(tokens / rows, shape.config().usableContext()) / ModelShape.BLOCK_TOKENS;
+            int blocks = Math.min(tokens / rows, shape.config().contextTokens()) / ModelShape.BLOCK_TOKENS;
             int context = Math.max(1, blocks) * ModelShape.BLOCK_TOKENS;
             double whole = timer.decode(decodes, rows, rows, context, 0, gpuBlocks, REPEATS)
                     .whole();
@@ -236,7 +236,7 @@ final class CudaProfiler {
                     int count = hostTokensOf(context);
                     if (context > CONTEXTS[0] && count < threads
                             || count == 0
-                            || context > shape.config().usableContext()) {
+                            || context > shape.config().contextTokens()) {
                         break; // too few host tokens to keep all workers busy
                     }
                     put(sameLayer, context, secondsPerSameLayerTask(busy, context) * 1e3);

@@ -92,7 +92,7 @@ public final class GpuRig implements AutoCloseable {
                         false,
                         false,
                         false,
-                        0,
+                        List.of(),
                         type,
                         Set.of()),
                 type);

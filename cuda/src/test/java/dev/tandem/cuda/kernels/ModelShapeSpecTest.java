@@ -21,7 +21,10 @@ class ModelShapeSpecTest {
     @CsvSource({
         "olmo2, norms on the outputs of attention and MLP",
         "smollm3, layers without rotary embedding",
-        "phi4mini, LongRoPE with attention factor 1.118"
+        "phi4mini, 'a factor of rotated dimensions (LongRoPE, YaRN)'",
+        "mistralwindow, sliding windows",
+        "olmo3, norms on the outputs of attention and MLP",
+        "gemma3, norms on the outputs of attention and MLP"
     })
     void refusesWhatTheKernelsLack(String family, String what) {
         try (Checkpoint checkpoint = open(family)) {

@@ -8,11 +8,17 @@ import java.util.stream.Collectors;
 /** The families of models that can be read. */
 public enum Family {
     LLAMA("Llama 2, 3, 3.1, 3.2", "llama", "llama", ""),
-    MISTRAL("Mistral, within its window", "mistral", "llama", ""),
+    MISTRAL("Mistral", "mistral", "llama", "a window in every layer, if any"),
     QWEN2("Qwen2, Qwen2.5", "qwen2", "qwen2", "biases of q, k and v"),
     QWEN3("Qwen3, dense", "qwen3", "qwen3", "norms of q and k heads"),
     PHI3("Phi-3, Phi-4", "phi3", "phi3", "fused matrices, partial rotation, LongRoPE"),
     OLMO2("OLMo 2", "olmo2", "olmo2", "norms on outputs, norms over all heads of q and k"),
+    OLMO3("OLMo 3", "olmo3", "olmo2", "as OLMo 2; windows in three of four layers, YaRN in the others"),
+    GEMMA3(
+            "Gemma 3, text",
+            "gemma3_text",
+            "gemma3",
+            "windows and a rotation of their own in five of six layers, four norms, GeGLU"),
     SMOLLM3("SmolLM3", "smollm3", "smollm3", "every fourth layer does not rotate");
 
     private final String title;

@@ -1,6 +1,7 @@
 package dev.tandem.model.config;
 
 import dev.tandem.model.ModelException;
+import java.util.List;
 import java.util.Set;
 
 /**
@@ -8,11 +9,11 @@ import java.util.Set;
  *
  * @param family name in the model file
  * @param headDim dimensions per head; not always hidden / heads
- * @param rope rotation of the layers that rotate
+ * @param rope rotation of the first layer that rotates
  * @param tiedEmbeddings whether the output head is the embedding table
  * @param qkvBias whether the q, k and v projections have a bias (Qwen2)
  * @param qkNorm whether q and k heads pass an RMS norm before RoPE (Qwen3)
- * @param slidingWindow max tokens that a token attends to; 0 for all
+ * @param windows of each layer, see {@link #window}; empty if no layer has one
  * @param fileType data type of the weights in the file
  */
 public record ModelConfig(
@@ -30,7 +31,7 @@ public record ModelConfig(
         boolean tiedEmbeddings,
         boolean qkvBias,
         boolean qkNorm,
-        int slidingWindow,
+        List<Integer> windows,
         DataType fileType,
         Set<Integer> endTokens) {
     public ModelConfig {
@@ -55,6 +56,10 @@ public record ModelConfig(
             throw new ModelException("rotation of " + rope.dims() + " dimensions of heads of " + headDim
                     + " is impossible; it must be an even number from 2 to " + headDim);
         }
+        windows = List.copyOf(windows);
+        if (!windows.isEmpty() && windows.size() != layers) {
+            throw new ModelException(windows.size() + " sliding windows are given for " + layers + " layers");
+        }
         endTokens = Set.copyOf(endTokens);
     }
 
@@ -74,9 +79,9 @@ public record ModelConfig(
         return heads / kvHeads;
     }
 
-    /** Max tokens of a sequence: the trained context, or the sliding window if that is shorter. */
-    public int usableContext() {
-        return slidingWindow > 0 ? Math.min(slidingWindow, contextTokens) : contextTokens;
+    /** How many tokens a token of a layer attends to at most, itself included; 0 for all. */
+    public int window(int layer) {
+        return windows.isEmpty() ? 0 : windows.get(layer);
     }
 
     /** Number of weights that decoding one token reads; embeddings count once, as the output head. */

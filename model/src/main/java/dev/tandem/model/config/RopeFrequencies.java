@@ -6,7 +6,7 @@ import dev.tandem.model.ModelException;
 public final class RopeFrequencies {
     private RopeFrequencies() {}
 
-    /** The frequencies of a model's layers that rotate; see {@link #of(Rope.Rotary, int)}. */
+    /** The frequencies of a model's first layer that rotates; see {@link #of(Rope.Rotary, int)}. */
     public static float[] of(ModelConfig config) {
         return of(config.rope(), config.headDim());
     }
@@ -30,6 +30,7 @@ public final class RopeFrequencies {
                     frequencies[i] = scale(frequencies[i], llama3);
                 }
             }
+            case RopeScaling.Yarn yarn -> scale(frequencies, rope, yarn);
             case RopeScaling.Divisors divisors -> {
                 if (divisors.divisors().length != pairs) {
                     throw new ModelException("the model has " + divisors.divisors().length
@@ -56,5 +57,23 @@ public final class RopeFrequencies {
         double blend = (scaling.originalContext() / wavelength - scaling.lowFrequencyFactor())
                 / (scaling.highFrequencyFactor() - scaling.lowFrequencyFactor());
         return (float) ((1 - blend) * frequency / scaling.factor() + blend * frequency);
+    }
+
+    private static void scale(float[] frequencies, Rope.Rotary rope, RopeScaling.Yarn yarn) {
+        double first = index(yarn.betaFast(), rope, yarn);
+        double last = index(yarn.betaSlow(), rope, yarn);
+        double low = Math.max(yarn.truncate() ? Math.floor(first) : first, 0);
+        double high = Math.min(yarn.truncate() ? Math.ceil(last) : last, rope.dims() - 1);
+        double width = Math.max(high - low, 0.001);
+        for (int i = 0; i < rope.dims() / 2; i++) {
+            double divided = Math.clamp((i - low) / width, 0, 1);
+            frequencies[i] = (float) (frequencies[i] / yarn.factor() * divided + frequencies[i] * (1 - divided));
+        }
+    }
+
+    /** The index of the frequency that makes so many rotations over the original context. */
+    private static double index(double rotations, Rope.Rotary rope, RopeScaling.Yarn yarn) {
+        double wavelength = yarn.originalContext() / (rotations * 2 * Math.PI);
+        return rope.dims() * Math.log(wavelength) / (2 * Math.log(rope.theta()));
     }
 }

@@ -28,6 +28,29 @@ public sealed interface RopeScaling {
         }
     }
 
+    /**
+     * YaRN: frequencies of short wavelengths are kept, those of long ones divided by {@code factor}, and those between
+     * blended by their index.
+     *
+     * @param betaFast rotations over the original context from which a frequency is kept
+     * @param betaSlow rotations over the original context up to which a frequency is divided
+     * @param truncate whether the blend begins and ends at whole indices
+     */
+    record Yarn(double factor, double betaFast, double betaSlow, int originalContext, boolean truncate)
+            implements RopeScaling {
+        public Yarn {
+            requirePositive("factor", factor);
+            requirePositive("beta_fast", betaFast);
+            requirePositive("beta_slow", betaSlow);
+            requirePositive("original_max_position_embeddings", originalContext);
+        }
+
+        /** The factor of the rotated dimensions where a file has none. */
+        public double usualMagnitude() {
+            return factor <= 1 ? 1 : 0.1 * Math.log(factor) + 1;
+        }
+    }
+
     /** Explicit divisors, one per frequency: those of GGUF files, and LongRoPE's. */
     record Divisors(float[] divisors) implements RopeScaling {
         public Divisors {

@@ -1,6 +1,7 @@
 package dev.tandem.model.gguf;
 
 import dev.tandem.model.ModelException;
+import dev.tandem.model.config.Activation;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.Family;
 import dev.tandem.model.config.LayerSpec;
@@ -10,6 +11,7 @@ import dev.tandem.model.config.NormPlacement;
 import dev.tandem.model.config.QkNorm;
 import dev.tandem.model.config.Rope;
 import dev.tandem.model.config.RopeScaling;
+import dev.tandem.model.config.SlidingWindow;
 import dev.tandem.model.weights.ElementType;
 import dev.tandem.model.weights.Tensor;
 import java.util.ArrayList;
@@ -21,6 +23,12 @@ import java.util.Set;
 public final class GgufConfig {
     /** SmolLM3's files have no key for it: every fourth layer does not rotate. */
     private static final int SMOLLM3_INTERVAL = 4;
+    /** Files of Gemma 3 need not say it: every sixth layer has no window. */
+    private static final int GEMMA3_PERIOD = 6;
+    /** OLMo 3 without a list: every fourth layer has no window. */
+    private static final int OLMO3_PERIOD = 4;
+    /** Files of Gemma 3 do not give the factor of scores; 27B, the one of 62 layers, has another than the others. */
+    private static final int GEMMA3_27B_LAYERS = 62;
 
     /** Keys that would change the computation, without the architecture before them. */
     private static final List<String> REFUSED = List.of(
@@ -79,38 +87,99 @@ public final class GgufConfig {
         int layers = ModelSpec.requireLayers(require(file, prefix + "block_count"));
         int context = require(file, prefix + "context_length");
         int dims = file.smallInteger(prefix + "rope.dimension_count", headDim);
-        double theta = file.real(prefix + "rope.freq_base", 10_000);
         boolean longRope = file.tensors().containsKey(SHORT_FACTORS);
         int original = longRope ? file.smallInteger(prefix + "rope.scaling.original_context_length", context) : context;
-        Rope.Rotary rotary = new Rope.Rotary(
-                dims, theta, ropeScaling(file, prefix), longRope ? magnitude(file, prefix, context, original) : 1);
+        int usable = Math.min(context, original);
         QkNorm norm = switch (architecture) {
-            case "qwen3" -> QkNorm.PER_HEAD;
+            case "qwen3", "gemma3" -> QkNorm.PER_HEAD;
             case "olmo2" -> QkNorm.WHOLE_ROW;
             default -> QkNorm.NONE;
         };
         int kvHeads = file.smallInteger(prefix + "attention.head_count_kv", heads);
         boolean bias = file.tensors().containsKey("blk.0.attn_q.bias");
-        NormPlacement norms = architecture.equals("olmo2") ? NormPlacement.AFTER : NormPlacement.BEFORE;
+        NormPlacement norms = switch (architecture) {
+            case "gemma3" -> NormPlacement.BOTH;
+            case "olmo2" -> NormPlacement.AFTER;
+            default -> NormPlacement.BEFORE;
+        };
+        boolean gemma = architecture.equals("gemma3");
+        boolean wholeWidth = gemma && layers == GEMMA3_27B_LAYERS;
+        double scale = LayerSpec.Attention.usualScale(wholeWidth ? hidden / heads : headDim);
         int intermediate = require(file, prefix + "feed_forward_length");
         List<LayerSpec> specs = new ArrayList<>();
         for (int layer = 0; layer < layers; layer++) {
+            boolean slides = slides(file, architecture, layer);
+            int window = file.smallInteger(prefix + "attention.sliding_window", 0);
             boolean rotates = !architecture.equals("smollm3") || (layer + 1) % SMOLLM3_INTERVAL != 0;
-            Rope rope = rotates ? rotary : new Rope.None();
-            specs.add(new LayerSpec(
-                    new LayerSpec.Attention(heads, kvHeads, headDim, rope, norm, bias), intermediate, norms));
+            Rope rope = rotates ? rotary(file, architecture, slides, dims, context, original) : new Rope.None();
+            LayerSpec.Attention attention = new LayerSpec.Attention(
+                    heads,
+                    kvHeads,
+                    headDim,
+                    scale,
+                    slides ? SlidingWindow.within(window, usable) : 0,
+                    rope,
+                    norm,
+                    bias);
+            specs.add(new LayerSpec(attention, intermediate, gemma ? Activation.GELU_TANH : Activation.SILU, norms));
         }
         return new ModelSpec(
                 architecture,
                 hidden,
                 vocabulary,
-                Math.min(context, original),
+                usable,
                 file.real(prefix + "attention.layer_norm_rms_epsilon", 1e-5),
+                gemma ? Math.sqrt(hidden) : 1,
                 !file.tensors().containsKey("output.weight"),
-                0,
                 specs,
                 storage(file.matrixTypes()),
                 endTokens(file));
+    }
+
+    /**
+     * Whether a layer has the file's window, if it has one. The pattern is one flag per layer, or a period whose last
+     * layer has none; files of Gemma 3 may leave it out.
+     */
+    private static boolean slides(GgufFile file, String architecture, int layer) {
+        String key = architecture + ".attention.sliding_window_pattern";
+        if (!file.has(key)) {
+            return switch (architecture) {
+                case "gemma3" -> (layer + 1) % GEMMA3_PERIOD != 0;
+                case "olmo2" -> file.has("olmo2.attention.sliding_window") && (layer + 1) % OLMO3_PERIOD != 0;
+                default -> true;
+            };
+        }
+        if (file.isArray(key)) {
+            Object[] flags = file.array(key);
+            if (layer >= flags.length) {
+                throw new ModelException(key + " has " + flags.length + " entries, none for layer " + layer);
+            }
+            return Boolean.TRUE.equals(flags[layer]);
+        }
+        int period = file.smallInteger(key, 0);
+        if (period < 1) {
+            throw new ModelException(key + " is " + period + "; it must be at least 1");
+        }
+        return (layer + 1) % period != 0;
+    }
+
+    /** Gemma 3 and OLMo 3 scale frequencies in layers without a window only; Gemma 3 has a base of its own for each. */
+    private static Rope.Rotary rotary(
+            GgufFile file, String architecture, boolean slides, int dims, int context, int original) {
+        String prefix = architecture + ".";
+        double theta = file.real(prefix + "rope.freq_base", architecture.equals("gemma3") ? 1_000_000 : 10_000);
+        boolean twoRotations = architecture.equals("gemma3") || architecture.equals("olmo2");
+        if (twoRotations && slides) {
+            double usual = architecture.equals("gemma3") ? 10_000 : theta;
+            return new Rope.Rotary(dims, file.real(prefix + "rope.freq_base_swa", usual), RopeScaling.NONE, 1);
+        }
+        RopeScaling scaling = ropeScaling(file, prefix, context);
+        double magnitude = file.tensors().containsKey(SHORT_FACTORS)
+                ? magnitude(file, prefix, context, original)
+                : scaling instanceof RopeScaling.Yarn yarn
+                        ? file.real(prefix + "rope.scaling.attn_factor", yarn.usualMagnitude())
+                        : 1;
+        return new Rope.Rotary(dims, theta, scaling, magnitude);
     }
 
     private static double magnitude(GgufFile file, String prefix, int context, int original) {
@@ -152,7 +221,7 @@ public final class GgufConfig {
         };
     }
 
-    private static RopeScaling ropeScaling(GgufFile file, String prefix) {
+    private static RopeScaling ropeScaling(GgufFile file, String prefix, int context) {
         Tensor divisors =
                 file.tensors().getOrDefault(SHORT_FACTORS, file.tensors().get("rope_freqs.weight"));
         if (divisors != null) {
@@ -161,9 +230,16 @@ public final class GgufConfig {
         return switch (file.string(prefix + "rope.scaling.type", "none")) {
             case "none" -> RopeScaling.NONE;
             case "linear" -> new RopeScaling.Linear(file.real(prefix + "rope.scaling.factor", 1));
+            case "yarn" ->
+                new RopeScaling.Yarn(
+                        file.real(prefix + "rope.scaling.factor", 1),
+                        file.real(prefix + "rope.scaling.yarn_beta_fast", 32),
+                        file.real(prefix + "rope.scaling.yarn_beta_slow", 1),
+                        file.smallInteger(prefix + "rope.scaling.original_context_length", context),
+                        true);
             case String other ->
                 throw new ModelException("rope scaling '" + other
-                        + "' is not supported; supported are none, linear and frequency divisors");
+                        + "' is not supported; supported are none, linear, yarn and frequency divisors");
         };
     }
 

@@ -238,6 +238,10 @@ public final class GgufFile implements AutoCloseable {
         return value(key, Boolean.class, defaultValue);
     }
 
+    boolean isArray(String key) {
+        return metadata.get(key) instanceof Object[];
+    }
+
     /** The elements of an array; empty when the entry is absent. */
     public Object[] array(String key) {
         return value(key, Object[].class, new Object[0]);

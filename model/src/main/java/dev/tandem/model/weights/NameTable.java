@@ -9,8 +9,9 @@ import java.util.Map;
  * @param layerPrefix format of the prefix of a layer's tensors
  * @param sources of each role that such files can have
  * @param headOrder order of the dimensions in a head of q and k
+ * @param normOffset what is added to the stored weights of norms
  */
-public record NameTable(String layerPrefix, Map<Role, Source> sources, HeadOrder headOrder) {
+public record NameTable(String layerPrefix, Map<Role, Source> sources, HeadOrder headOrder, float normOffset) {
 
     /**
      * Where a role's values are.
@@ -73,10 +74,19 @@ public record NameTable(String layerPrefix, Map<Role, Source> sources, HeadOrder
                 fuseQkv(sources, "self_attn.qkv_proj");
                 fuseGateUp(sources, "mlp.gate_up_proj");
             }
-            case "olmo2" -> outputNorms(sources, "post_attention_layernorm", "post_feedforward_layernorm");
+            case "olmo2", "olmo3" -> {
+                outputNorms(sources, "post_attention_layernorm", "post_feedforward_layernorm");
+                withoutInputNorms(sources);
+            }
+            case "gemma3_text" -> {
+                outputNorms(sources, "post_attention_layernorm", "post_feedforward_layernorm");
+                sources.put(Role.MLP_INPUT_NORM, new Source("pre_feedforward_layernorm", Rows.ALL));
+            }
             default -> {}
         }
-        return new NameTable("model.layers.%s.", sources, HeadOrder.HALVES);
+        // Gemma's files store weights of norms as their difference from one
+        float offset = family.equals("gemma3_text") ? 1 : 0;
+        return new NameTable("model.layers.%s.", sources, HeadOrder.HALVES, offset);
     }
 
     /** The names of GGUF files of an architecture. */
@@ -103,11 +113,15 @@ public record NameTable(String layerPrefix, Map<Role, Source> sources, HeadOrder
                 fuseQkv(sources, "attn_qkv");
                 fuseGateUp(sources, "ffn_up");
             }
-            case "olmo2" -> outputNorms(sources, "post_attention_norm", "post_ffw_norm");
+            case "olmo2" -> {
+                outputNorms(sources, "post_attention_norm", "post_ffw_norm");
+                withoutInputNorms(sources);
+            }
+            case "gemma3" -> outputNorms(sources, "post_attention_norm", "post_ffw_norm");
             default -> {}
         }
         boolean adjacent = architecture.equals("llama") || architecture.equals("smollm3");
-        return new NameTable("blk.%s.", sources, adjacent ? HeadOrder.ADJACENT_PAIRS : HeadOrder.HALVES);
+        return new NameTable("blk.%s.", sources, adjacent ? HeadOrder.ADJACENT_PAIRS : HeadOrder.HALVES, 0);
     }
 
     private static void fuseQkv(Map<Role, Source> sources, String name) {
@@ -124,6 +138,10 @@ public record NameTable(String layerPrefix, Map<Role, Source> sources, HeadOrder
     private static void outputNorms(Map<Role, Source> sources, String attention, String mlp) {
         sources.put(Role.ATTENTION_OUTPUT_NORM, new Source(attention, Rows.ALL));
         sources.put(Role.MLP_OUTPUT_NORM, new Source(mlp, Rows.ALL));
+    }
+
+    /** Takes out the norms of inputs, which such files do not have. */
+    private static void withoutInputNorms(Map<Role, Source> sources) {
         sources.remove(Role.ATTENTION_INPUT_NORM);
         sources.remove(Role.MLP_INPUT_NORM);
     }

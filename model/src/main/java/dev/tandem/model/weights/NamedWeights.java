@@ -62,6 +62,9 @@ public final class NamedWeights implements Weights {
         Location at = locate(name)
                 .orElseThrow(() -> new ModelException(origin() + ": files of this family have no tensor " + name));
         Tensor tensor = part(at, stored.tensor(at.file()));
+        if (at.role().isNorm() && table.normOffset() != 0) {
+            return shifted(tensor, table.normOffset());
+        }
         boolean heads = at.role() == Role.QUERY || at.role() == Role.KEY;
         int rotating = spec.rotary().dims();
         int headDim = spec.attention().headDim();
@@ -101,11 +104,27 @@ public final class NamedWeights implements Weights {
 
     private static Tensor reordered(Tensor vector, IntUnaryOperator order) {
         float[] values = vector.vector();
+        float[] ordered = new float[values.length];
+        for (int i = 0; i < values.length; i++) {
+            ordered[i] = values[order.applyAsInt(i)];
+        }
+        return vector(vector.name(), ordered);
+    }
+
+    private static Tensor shifted(Tensor vector, float offset) {
+        float[] values = vector.vector();
+        for (int i = 0; i < values.length; i++) {
+            values[i] += offset;
+        }
+        return vector(vector.name(), values);
+    }
+
+    private static Tensor vector(String name, float[] values) {
         MemorySegment data = MemorySegment.ofArray(new byte[Float.BYTES * values.length]);
         for (int i = 0; i < values.length; i++) {
-            data.set(PlainUnpacking.FLOAT, (long) Float.BYTES * i, values[order.applyAsInt(i)]);
+            data.set(PlainUnpacking.FLOAT, (long) Float.BYTES * i, values[i]);
         }
-        return Tensor.of(vector.name(), ElementType.F32, 1, values.length, data);
+        return Tensor.of(name, ElementType.F32, 1, values.length, data);
     }
 
     /**

@@ -2,7 +2,6 @@ package dev.tandem.model.weights;
 
 import dev.tandem.model.config.LayerSpec;
 import dev.tandem.model.config.ModelSpec;
-import dev.tandem.model.config.NormPlacement;
 import dev.tandem.model.config.QkNorm;
 import java.util.Arrays;
 import java.util.Optional;
@@ -61,13 +60,27 @@ public enum Role {
         return Arrays.stream(values()).filter(role -> role.part.equals(part)).findFirst();
     }
 
+    /** Whether the weight is that of an RMS norm. */
+    boolean isNorm() {
+        return switch (this) {
+            case FINAL_NORM,
+                    ATTENTION_INPUT_NORM,
+                    ATTENTION_OUTPUT_NORM,
+                    MLP_INPUT_NORM,
+                    MLP_OUTPUT_NORM,
+                    QUERY_NORM,
+                    KEY_NORM -> true;
+            case EMBEDDINGS, HEAD, QUERY, KEY, VALUE, OUTPUT, GATE, UP, DOWN -> false;
+        };
+    }
+
     /** Whether a model has the weight. */
     boolean hasWeight(ModelSpec spec) {
         return switch (this) {
             case HEAD -> !spec.tiedHead();
             case QUERY_NORM, KEY_NORM -> spec.attention().qkNorm() != QkNorm.NONE;
-            case ATTENTION_INPUT_NORM, MLP_INPUT_NORM -> spec.norms() == NormPlacement.BEFORE;
-            case ATTENTION_OUTPUT_NORM, MLP_OUTPUT_NORM -> spec.norms() == NormPlacement.AFTER;
+            case ATTENTION_INPUT_NORM, MLP_INPUT_NORM -> spec.norms().onInputs();
+            case ATTENTION_OUTPUT_NORM, MLP_OUTPUT_NORM -> spec.norms().onOutputs();
             case EMBEDDINGS, FINAL_NORM, QUERY, KEY, VALUE, OUTPUT, GATE, UP, DOWN -> true;
         };
     }

@@ -63,7 +63,7 @@ final class GgufBuilder {
     }
 
     Path write(Path file) throws IOException {
-        ByteBuffer out = ByteBuffer.allocate(1 << 16).order(ByteOrder.LITTLE_ENDIAN);
+        ByteBuffer out = ByteBuffer.allocate(1 << 18).order(ByteOrder.LITTLE_ENDIAN);
         out.putInt(0x46554747).putInt(3).putLong(shapes.size()).putLong(metadata.size());
         metadata.forEach((key, value) -> {
             string(out, key);

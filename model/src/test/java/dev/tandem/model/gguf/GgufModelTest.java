@@ -8,9 +8,11 @@ import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.model.ModelException;
 import dev.tandem.model.config.QkNorm;
 import dev.tandem.model.config.Rope;
+import dev.tandem.model.config.RopeScaling;
 import dev.tandem.model.weights.Weights;
 import java.io.IOException;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Locale;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -191,5 +193,75 @@ class GgufModelTest {
         part(2, new GgufBuilder().tensor(moved, 6, 8).tensor("output_norm.weight", 8));
         assertThatThrownBy(() -> Checkpoint.open(first, LoadFormat.AUTO, 0))
                 .hasMessageContaining("has the tensor output_norm.weight, which another part has too");
+    }
+
+    private static GgufBuilder gemma(int layers) {
+        GgufBuilder file = GgufBuilder.model("gemma3").set("gemma3.block_count", layers);
+        for (int layer = 0; layer < layers; layer++) {
+            String prefix = "blk." + layer + ".";
+            file.tensor(prefix + "attn_norm.weight", 8)
+                    .tensor(prefix + "attn_q.weight", 8, 8)
+                    .tensor(prefix + "attn_k.weight", 8, 4)
+                    .tensor(prefix + "attn_v.weight", 8, 4)
+                    .tensor(prefix + "attn_output.weight", 8, 8)
+                    .tensor(prefix + "ffn_norm.weight", 8)
+                    .tensor(prefix + "ffn_gate.weight", 8, 6)
+                    .tensor(prefix + "ffn_up.weight", 8, 6)
+                    .tensor(prefix + "ffn_down.weight", 6, 8)
+                    .tensor(prefix + "attn_q_norm.weight", 4)
+                    .tensor(prefix + "attn_k_norm.weight", 4)
+                    .tensor(prefix + "post_attention_norm.weight", 8)
+                    .tensor(prefix + "post_ffw_norm.weight", 8);
+        }
+        return file.set("gemma3.attention.sliding_window", 20);
+    }
+
+    private static List<Integer> windows(Checkpoint checkpoint) {
+        return checkpoint.spec().layers().stream()
+                .map(layer -> layer.attention().window())
+                .toList();
+    }
+
+    /** Files of Gemma 3 may leave out the period of windows and the base of their layers' rotation. */
+    @Test
+    void gemmaHasWindowsInFiveOfSixLayers() throws IOException {
+        try (Checkpoint checkpoint = open(gemma(7))) {
+            assertThat(windows(checkpoint)).containsExactly(20, 20, 20, 20, 20, 0, 20);
+            assertThat(checkpoint.spec().rotations())
+                    .containsExactly(
+                            new Rope.Rotary(4, 10_000, RopeScaling.NONE, 1),
+                            new Rope.Rotary(4, 1_000_000, RopeScaling.NONE, 1));
+            assertThat(checkpoint.spec().attention().scoreScale()).isEqualTo(0.5);
+        }
+        GgufBuilder named = gemma(3).set("gemma3.attention.sliding_window_pattern", 2)
+                .set("gemma3.rope.freq_base", 300.0)
+                .set("gemma3.rope.freq_base_swa", 200.0)
+                .set("gemma3.rope.scaling.type", "linear")
+                .set("gemma3.rope.scaling.factor", 8.0);
+        try (Checkpoint checkpoint = open(named)) {
+            assertThat(windows(checkpoint)).containsExactly(20, 0, 20);
+            assertThat(checkpoint.spec().rotations())
+                    .containsExactly(
+                            new Rope.Rotary(4, 200, RopeScaling.NONE, 1),
+                            new Rope.Rotary(4, 300, new RopeScaling.Linear(8), 1));
+        }
+        assertRefused(
+                gemma(1).set("gemma3.attention.sliding_window_pattern", 0),
+                "gemma3.attention.sliding_window_pattern is 0; it must be at least 1");
+        assertRefused(
+                gemma(2).set("gemma3.attention.sliding_window_pattern", new Object[] {"x"}),
+                "gemma3.attention.sliding_window_pattern has 1 entries, none for layer 1");
+    }
+
+    /** The file has no key for it: the largest model scales by its width per head. */
+    @Test
+    void gemma27bScalesScoresByTheWidthPerHead() throws IOException {
+        GgufBuilder wide = gemma(62).set("gemma3.attention.head_count", 1).set("gemma3.attention.key_length", 4);
+        for (int layer = 0; layer < 62; layer++) {
+            wide.tensor("blk." + layer + ".attn_q.weight", 8, 4).tensor("blk." + layer + ".attn_output.weight", 4, 8);
+        }
+        try (GgufFile file = GgufFile.open(wide.write(folder.resolve("m.gguf")))) {
+            assertThat(GgufConfig.read(file).attention().scoreScale()).isEqualTo(1 / Math.sqrt(8));
+        }
     }
 }
