@@ -1,7 +1,8 @@
 /*
  * Decode attention over host KV blocks with AMX tiles, in bf16.
  *
- * Computes: for one host token in one layer, the partial attention over its KV blocks [first, last):
+ * Computes: for one host token in one layer, the partial attention over its KV blocks [first, last), from the token
+ * `visible` of the first block on:
  *     scores[head][token] = q[head] . K[token]            (AMX tile products)
  *     p[head][token]      = 2^(scores * scale - max)      (online softmax, AVX-512)
  *     weighted[head]     += p[head] . V                   (AMX tile products)
@@ -33,6 +34,7 @@ struct task {
     const char *next;          /* the block that this thread will probably read next; 0 if unknown */
     const uint16_t *k, *v;     /* bf16 [kv_heads][head_dim] of the last token, to be appended to the last block; or 0 */
     float *out;                /* [kv_heads * group][head_dim] final result, if these are all blocks; or 0 */
+    int64_t visible;           /* the first token attended to, in the first block; those before it have weight 0 */
 };
 
 /* AmxDecodeAttention.TASK has the same offsets; AmxTaskTest compares the two. */
@@ -53,7 +55,8 @@ _Static_assert(offsetof(struct task, next) == 72, "next");
 _Static_assert(offsetof(struct task, k) == 80, "k");
 _Static_assert(offsetof(struct task, v) == 88, "v");
 _Static_assert(offsetof(struct task, out) == 96, "out");
-_Static_assert(sizeof(struct task) == 104, "task");
+_Static_assert(offsetof(struct task, visible) == 104, "visible");
+_Static_assert(sizeof(struct task) == 112, "task");
 
 struct __attribute__((aligned(64))) config {
     uint8_t palette, start, reserved[14];
@@ -189,16 +192,23 @@ static inline void split(__m512 a, __m512 b, uint16_t *high, uint16_t *low) {
     _mm512_store_si512(low, (__m512i)_mm512_cvtne2ps_pbh(_mm512_sub_ps(b, b_high), _mm512_sub_ps(a, a_high)));
 }
 
-/* Online softmax of one query head over a block: turns scores s [64] into weights, updates the head's max and sum. */
+/* Bits 0 to n - 1 of 16. */
+static inline __mmask16 below(int n) {
+    return n >= 16 ? 0xFFFF : n <= 0 ? 0 : (1 << n) - 1;
+}
+
+/*
+ * Online softmax of one query head over the block's tokens [visible, tokens): turns scores s [64] into weights, updates
+ * the head's max and sum.
+ */
 static inline void online_softmax(
-        float *s, int tokens, float scale, float *max, float *sum, float *weighted, int head_dim,
+        float *s, int visible, int tokens, float scale, float *max, float *sum, float *weighted, int head_dim,
         uint16_t *high, uint16_t *low) {
     __m512 x[4];
     __mmask16 valid[4];
     __m512 maxima = _mm512_set1_ps(MIN);
     for (int i = 0; i < 4; i++) {
-        int left = tokens - 16 * i;
-        valid[i] = left >= 16 ? 0xFFFF : left <= 0 ? 0 : (1 << left) - 1;
+        valid[i] = below(tokens - 16 * i) & ~below(visible - 16 * i);
         x[i] = _mm512_mask_mul_ps(_mm512_set1_ps(MIN), valid[i], _mm512_load_ps(s + 16 * i), _mm512_set1_ps(scale));
         maxima = _mm512_max_ps(maxima, x[i]);
     }
@@ -276,8 +286,8 @@ static inline void append_value(char *v, const uint16_t *from, int head_dim, int
 
 /* All heads of a block. `whole` is a constant in both callers; 1 means value_pages is 4, which shortens the loops. */
 static inline void attend(
-        const struct task *t, struct working *w, const char *block, int tokens, int appends, struct prefetch *s,
-        int whole) {
+        const struct task *t, struct working *w, const char *block, int visible, int tokens, int appends,
+        struct prefetch *s, int whole) {
     long key_bytes = (long)t->key_dims * TOKENS * 2;
     long head_bytes = key_bytes + (long)t->head_dim * TOKENS * 2;
     for (int kv = 0; kv < t->kv_heads; kv++) {
@@ -289,7 +299,7 @@ static inline void attend(
         scores(t->q + (long)head * t->key_dims, k, t->key_dims, (tokens + 15) / 16, w->scores, s, whole);
         for (int r = 0; r < t->group; r++) {
             prefetch_some(s, s->per_softmax, whole);
-            online_softmax(w->scores + r * TOKENS, tokens, t->scale, t->max + head + r, t->sum + head + r,
+            online_softmax(w->scores + r * TOKENS, visible, tokens, t->scale, t->max + head + r, t->sum + head + r,
                    weighted + (long)r * t->head_dim, t->head_dim, w->high + r * TOKENS, w->low + r * TOKENS);
         }
         if (appends)
@@ -303,12 +313,13 @@ static inline void attend(
 
 /* A block with at most 48 tokens: some tile products are left out. A function of its own keeps attend's loops short. */
 static __attribute__((noinline)) void attend_short(
-        const struct task *t, struct working *w, const char *block, int tokens, int appends, struct prefetch *s) {
+        const struct task *t, struct working *w, const char *block, int visible, int tokens, int appends,
+        struct prefetch *s) {
     int halves = (tokens + 31) / 32;
     s->per_key_tile = s->per_key_tile * 4 / ((tokens + 15) / 16);
     s->per_value_tile = s->per_value_tile * 2 / halves;
     s->value_pages = t->head_dim == 128 ? 2 * halves : 4;
-    attend(t, w, block, tokens, appends, s, 0);
+    attend(t, w, block, visible, tokens, appends, s, 0);
 }
 
 /* Divides one head's weighted sum by its sum of weights. head_dim is a multiple of 16. */
@@ -336,14 +347,15 @@ void tandem_amx_partial(const struct task *t) {
     for (int b = t->first; b < t->last; b++) {
         const char *block = t->blocks[b];
         int tokens = t->context - b * TOKENS < TOKENS ? t->context - b * TOKENS : TOKENS;
+        int visible = b == t->first ? (int)t->visible : 0;
         int appends = t->k && b + 1 == t->last;
         struct prefetch s = {
             block, block + t->kv_heads * head_bytes, b + 1 < t->last ? t->blocks[b + 1] : t->next,
             0, 0, per_tile, per_tile, per_softmax, 4};
         if (tokens > TOKENS - 16)
-            attend(t, &w, block, tokens, appends, &s, 1);
+            attend(t, &w, block, visible, tokens, appends, &s, 1);
         else
-            attend_short(t, &w, block, tokens, appends, &s);
+            attend_short(t, &w, block, visible, tokens, appends, &s);
     }
     _tile_release();
     if (t->out)

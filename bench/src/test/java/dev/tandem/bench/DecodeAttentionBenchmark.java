@@ -87,6 +87,7 @@ public class DecodeAttentionBenchmark {
                     0,
                     addresses,
                     context,
+                    0,
                     arena.allocate((long) HEADS * HEAD_DIM * Float.BYTES, 64).address());
         }
     }

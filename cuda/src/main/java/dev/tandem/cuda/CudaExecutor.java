@@ -287,6 +287,7 @@ public final class CudaExecutor implements Executor {
                 queues,
                 HostAttentionWorkers.Attention.fastest(shape, attention),
                 pools::hostBlock,
+                shape.config()::window,
                 time,
                 timeline,
                 options.attentionThreads(),

@@ -31,7 +31,8 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
             ValueLayout.ADDRESS.withName("next"),
             ValueLayout.ADDRESS.withName("k"),
             ValueLayout.ADDRESS.withName("v"),
-            ValueLayout.ADDRESS.withName("out"));
+            ValueLayout.ADDRESS.withName("out"),
+            ValueLayout.JAVA_LONG.withName("visible"));
 
     private static final long Q = offset("q");
     private static final long BLOCKS = offset("blocks");
@@ -50,6 +51,8 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
     private static final long K = offset("k");
     private static final long V = offset("v");
     private static final long OUT = offset("out");
+    private static final long VISIBLE = offset("visible");
+
     private final AmxLibrary library;
     private final BlockFormat format;
     private final int heads;
@@ -138,8 +141,8 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
     /** As the default, except that the kernel normalises and writes the result itself if there is only one segment. */
     @Override
     public void compute(DecodeTask task, long next, Scratch scratch, Partial partial, Partial sum) {
-        if (task.blockCount() <= SEGMENT_BLOCKS) {
-            compute(task, 0, task.blockCount(), next, (Working) scratch, task.out);
+        if (task.blockCount() - task.firstBlock() <= SEGMENT_BLOCKS) {
+            compute(task, task.firstBlock(), task.blockCount(), next, (Working) scratch, task.out);
         } else {
             PagedDecodeAttention.super.compute(task, next, scratch, partial, sum);
         }
@@ -158,6 +161,7 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
         t.set(ValueLayout.JAVA_INT, FIRST, 0);
         t.set(ValueLayout.JAVA_INT, LAST, last - first);
         t.set(ValueLayout.JAVA_INT, CONTEXT, task.context - first * BlockFormat.TOKENS);
+        t.set(ValueLayout.JAVA_LONG, VISIBLE, Math.max(0, task.visible - first * BlockFormat.TOKENS));
         t.set(ValueLayout.JAVA_LONG, NEXT, next);
         boolean appends = task.prepareAppend(format, last);
         t.set(ValueLayout.JAVA_LONG, K, appends ? task.k : 0);

@@ -6,7 +6,8 @@ import java.lang.foreign.ValueLayout;
 
 /**
  * One host token's attention in one layer: the token's K and V are appended to its KV blocks, then its query heads
- * attend over {@code context} tokens, the new one included. All addresses are of native memory that outlives the task.
+ * attend over the tokens {@code [visible, context)}, the new one included. All addresses are of native memory that
+ * outlives the task.
  *
  * <p>Tasks are reused, and filling one allocates nothing. Owned by: the thread that fills it, until it hands the task
  * to a worker; then that worker, until the task is done.
@@ -21,6 +22,10 @@ public final class DecodeTask {
     /** [blocks] addresses of the sequence's blocks in this layer. */
     long[] blocks = new long[0];
 
+    /** The position of the first token attended to. */
+    int visible;
+
+    /** Tokens of the sequence, the new one included. */
     int context;
     /** Address of [heads, headDim] fp32: the result. */
     long out;
@@ -32,19 +37,25 @@ public final class DecodeTask {
      * @param k address of [kvHeads, headDim] of the format's type, to be appended; 0 if the blocks hold it already
      * @param v as {@code k}
      * @param blocks addresses of the blocks that hold {@code context} tokens; the array is kept, not copied
-     * @param context tokens attended to, the new one included
+     * @param context tokens of the sequence, the new one included
+     * @param visible the position of the first token attended to; above 0 in layers with a sliding window
      * @param out address of [heads, headDim] fp32
      */
-    public void set(long q, long k, long v, long[] blocks, int context, long out) {
+    public void set(long q, long k, long v, long[] blocks, int context, int visible, long out) {
+        if (visible < 0 || visible >= context) {
+            throw new IllegalArgumentException(
+                    "the first visible token is " + visible + "; it must lie in [0, " + context + ")");
+        }
         this.q = q;
         this.k = k;
         this.v = v;
         this.blocks = blocks;
         this.context = context;
+        this.visible = visible;
         this.out = out;
     }
 
-    /** Tokens attended to, the new one included. */
+    /** Tokens of the sequence, the new one included. */
     public int context() {
         return context;
     }
@@ -52,6 +63,11 @@ public final class DecodeTask {
     /** Address of the sequence's block at {@code index}. */
     public long block(int index) {
         return blocks[index];
+    }
+
+    /** The index of the first block with a token that is attended to; blocks before it are not read. */
+    int firstBlock() {
+        return visible / BlockFormat.TOKENS;
     }
 
     int blockCount() {

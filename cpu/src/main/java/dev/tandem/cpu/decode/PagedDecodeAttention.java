@@ -7,7 +7,8 @@ import java.lang.foreign.Arena;
  * softmax with fp32 sums.
  *
  * <p>A long sequence is cut into segments of {@link #SEGMENT_BLOCKS} blocks, however many threads there are. The result
- * therefore does not depend on which thread computed which segment.
+ * therefore does not depend on which thread computed which segment. With a sliding window the first segment begins at
+ * the first block that has a visible token; tokens of that block before it have weight 0.
  */
 public interface PagedDecodeAttention {
     /** Blocks per segment, which is 2,048 tokens; the last segment of a sequence may have fewer. */
@@ -61,14 +62,15 @@ public interface PagedDecodeAttention {
 
     /** As {@link #run}, for finite values; the result for others is undefined. */
     default void compute(DecodeTask task, long next, Scratch scratch, Partial partial, Partial sum) {
+        int begin = task.firstBlock();
         int blocks = task.blockCount();
-        if (blocks <= SEGMENT_BLOCKS) {
-            partial(task, 0, blocks, next, scratch, partial);
+        if (blocks - begin <= SEGMENT_BLOCKS) {
+            partial(task, begin, blocks, next, scratch, partial);
             partial.finish(task.out);
             return;
         }
         sum.clear();
-        for (int first = 0; first < blocks; first += SEGMENT_BLOCKS) {
+        for (int first = begin; first < blocks; first += SEGMENT_BLOCKS) {
             int last = Math.min(blocks, first + SEGMENT_BLOCKS);
             partial(task, first, last, last < blocks ? task.block(last) : next, scratch, partial);
             sum.merge(partial);

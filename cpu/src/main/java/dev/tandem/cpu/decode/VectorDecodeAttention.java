@@ -125,6 +125,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         Arrays.fill(w.reference, Partial.MIN);
         boolean appends = task.prepareAppend(format, last);
         for (int i = first; i < last; i++) {
+            int visible = Math.max(0, task.visible - i * BlockFormat.TOKENS);
             int tokens = Math.min(BlockFormat.TOKENS, task.context - i * BlockFormat.TOKENS);
             boolean more = i + 1 < last;
             int nextTokens = more
@@ -132,6 +133,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
                     : BlockFormat.TOKENS;
             block(
                     task.blocks[i],
+                    visible,
                     tokens,
                     more ? task.blocks[i + 1] : next,
                     nextTokens,
@@ -165,12 +167,14 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
     /**
      * Computes one block. While a KV head is computed, the tiles of the next one are prefetched.
      *
+     * @param visible index of the block's first token that is attended to
      * @param tokens how many tokens the block holds, the appended one included
      * @param next address of the block after this one; 0 if unknown
      * @param nextTokens how many tokens that block holds
      * @param appended the task whose new token is appended to this block; null if none
      */
-    private void block(long block, int tokens, long next, int nextTokens, @Nullable DecodeTask appended, Working w) {
+    private void block(
+            long block, int visible, int tokens, long next, int nextTokens, @Nullable DecodeTask appended, Working w) {
         int headDim = format.headDim();
         int keyRows = headDim / format.pack();
         int pieces = pieces(keyRows, tokens);
@@ -187,7 +191,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
                 int rows = headsPerCall(group - head);
                 kernel.scores(rows, k, keyRows, tokens, w.q, padded * headDim, w.scores, APART, w.ahead);
                 for (int row = 0; row < rows; row++) {
-                    softmax(w, row, padded + row, tokens);
+                    softmax(w, row, padded + row, visible, tokens);
                 }
                 if (appended != null && head == 0) {
                     format.appendValue(block, kvHead, appended.lastToken(), appended.v);
@@ -222,15 +226,16 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         w.ahead.divide(pieces);
     }
 
-    private void softmax(Working w, int row, int head, int tokens) {
+    private void softmax(Working w, int row, int head, int visible, int tokens) {
         int so = APART + row * BlockFormat.TOKENS;
-        float reference = OnlineSoftmax.reference(w.scores, so, tokens, w.reference[head]);
+        float reference = OnlineSoftmax.reference(w.scores, so, visible, tokens, w.reference[head]);
         if (reference > w.reference[head]) {
             rescale(w, head, reference);
         }
         OnlineSoftmax.weights(
                 w.scores,
                 so,
+                visible,
                 tokens,
                 w.reference[head],
                 half ? HALF_WEIGHT_EXPONENT : 0,

@@ -25,10 +25,13 @@ public final class OnlineSoftmax {
      * Returns the reference score for a block: {@code before}, or the block's largest score if a weight would exceed
      * 2^8.
      *
-     * @param s [64] scores from {@code so}; those from {@code tokens} on are masked
+     * @param s [64] scores from {@code so}; those outside {@code [visible, tokens)} are masked
      * @param before the reference score so far
      */
-    public static float reference(float[] s, int so, int tokens, float before) {
+    public static float reference(float[] s, int so, int visible, int tokens, float before) {
+        for (int i = 0; i < visible; i++) {
+            s[so + i] = MASKED;
+        }
         for (int i = tokens; i < BLOCK; i++) {
             s[so + i] = MASKED;
         }
@@ -42,25 +45,26 @@ public final class OnlineSoftmax {
     }
 
     /**
-     * Replaces scores by weights {@code 2^(s - reference + exponent)}, and those from {@code tokens} on by 0. The
-     * relative error is below 3e-7.
+     * Replaces scores by weights {@code 2^(s - reference + exponent)}, and those outside {@code [visible, tokens)} by
+     * 0. The relative error is below 3e-7.
      *
-     * @param s [64] scores from {@code so}; overwritten
+     * @param s [64] scores from {@code so}, as {@link #reference} has masked them; overwritten
      * @param sums [a vector] from {@code lo}; the weights are added to it, lane by lane
      */
-    public static void weights(float[] s, int so, int tokens, float reference, int exponent, float[] sums, int lo) {
+    public static void weights(
+            float[] s, int so, int visible, int tokens, float reference, int exponent, float[] sums, int lo) {
         FloatVector sum = FloatVector.fromArray(Lanes.F, sums, lo);
         for (int i = 0; i < BLOCK; i += Lanes.COUNT) {
-            FloatVector x =
-                    FloatVector.fromArray(Lanes.F, s, so + i).sub(reference).max(MIN_POWER);
+            FloatVector score = FloatVector.fromArray(Lanes.F, s, so + i);
+            FloatVector x = score.sub(reference).max(MIN_POWER);
             FloatVector shifted = x.add(PowerOfTwo.ROUND);
             FloatVector fraction = PowerOfTwo.ofFraction(x.sub(shifted.sub(PowerOfTwo.ROUND)));
             FloatVector power = fraction.reinterpretAsInts()
                     .add(shifted.reinterpretAsInts().lanewise(VectorOperators.LSHL, 23))
                     .add(exponent << 23)
                     .reinterpretAsFloats();
-            if (i + Lanes.COUNT > tokens) {
-                power = FloatVector.zero(Lanes.F).blend(power, Lanes.F.indexInRange(i, tokens));
+            if (i < visible || i + Lanes.COUNT > tokens) {
+                power = power.blend(0, score.compare(VectorOperators.EQ, MASKED));
             }
             sum = sum.add(power);
             power.intoArray(s, so + i);

@@ -46,7 +46,7 @@ class AmxTaskTest {
             String name = field.name().orElseThrow();
             layout.put(name, AmxDecodeAttention.TASK.byteOffset(MemoryLayout.PathElement.groupElement(name)));
         }
-        assertThat(layout).hasSize(17).isEqualTo(asserted);
+        assertThat(layout).hasSize(18).isEqualTo(asserted);
         assertThat(SIZE.matcher(source())
                         .results()
                         .map(match -> Long.valueOf(match.group(1)))

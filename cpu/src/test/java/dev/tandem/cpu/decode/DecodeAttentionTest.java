@@ -49,7 +49,7 @@ class DecodeAttentionTest {
         BlockFormat format = new BlockFormat(2, 64, DataType.BFLOAT16);
         for (PagedDecodeAttention attention : implementations(format, 6)) {
             try (Arena arena = Arena.ofConfined()) {
-                RandomDecodeTasks tasks = new RandomDecodeTasks(format, 6, new int[] {100, 200}, true, 3, arena);
+                RandomDecodeTasks tasks = new RandomDecodeTasks(format, 6, new int[] {100, 200}, 0, true, 3, arena);
                 PagedDecodeAttention.Scratch scratch = attention.scratch(arena);
                 Partial partial = new Partial(6, 64);
                 Partial sum = new Partial(6, 64);
@@ -74,13 +74,16 @@ class DecodeAttentionTest {
     void resultsMatchFloat64(DataType type, int headDim, int kvHeads, int group) {
         BlockFormat format = new BlockFormat(kvHeads, headDim, type);
         for (PagedDecodeAttention attention : implementations(format, kvHeads * group)) {
-            try (Arena arena = Arena.ofConfined()) {
-                RandomDecodeTasks tasks = new RandomDecodeTasks(format, kvHeads * group, CONTEXTS, true, 7, arena);
-                run(attention, tasks, arena);
-                for (int i = 0; i < CONTEXTS.length; i++) {
-                    assertThat(tasks.error(i))
-                            .as("%s, %s, context %d", attention.name(), format, CONTEXTS[i])
-                            .isLessThanOrEqualTo(bound(attention));
+            for (int window : new int[] {0, 1, 16, 50, 64, 130}) {
+                try (Arena arena = Arena.ofConfined()) {
+                    RandomDecodeTasks tasks =
+                            new RandomDecodeTasks(format, kvHeads * group, CONTEXTS, window, true, 7, arena);
+                    run(attention, tasks, arena);
+                    for (int i = 0; i < CONTEXTS.length; i++) {
+                        assertThat(tasks.error(i))
+                                .as("%s, %s, context %d, window %d", attention.name(), format, CONTEXTS[i], window)
+                                .isLessThanOrEqualTo(bound(attention));
+                    }
                 }
             }
         }
@@ -105,13 +108,15 @@ class DecodeAttentionTest {
         BlockFormat format = new BlockFormat(1, 64, type);
         int[] contexts = {4096, 4097, 9000};
         for (PagedDecodeAttention attention : implementations(format, 2)) {
-            try (Arena arena = Arena.ofConfined()) {
-                RandomDecodeTasks tasks = new RandomDecodeTasks(format, 2, contexts, false, 3, arena);
-                run(attention, tasks, arena);
-                for (int i = 0; i < contexts.length; i++) {
-                    assertThat(tasks.error(i))
-                            .as("%s, context %d", attention.name(), contexts[i])
-                            .isLessThanOrEqualTo(bound(attention));
+            for (int window : new int[] {0, 2000, 2049, 5000}) {
+                try (Arena arena = Arena.ofConfined()) {
+                    RandomDecodeTasks tasks = new RandomDecodeTasks(format, 2, contexts, window, false, 3, arena);
+                    run(attention, tasks, arena);
+                    for (int i = 0; i < contexts.length; i++) {
+                        assertThat(tasks.error(i))
+                                .as("%s, context %d, window %d", attention.name(), contexts[i], window)
+                                .isLessThanOrEqualTo(bound(attention));
+                    }
                 }
             }
         }
@@ -126,7 +131,8 @@ class DecodeAttentionTest {
             for (float broken : new float[] {Float.NaN, Float.POSITIVE_INFINITY, Float.NEGATIVE_INFINITY}) {
                 for (int where = 0; where < 3; where++) {
                     try (Arena arena = Arena.ofConfined()) {
-                        RandomDecodeTasks tasks = new RandomDecodeTasks(format, 6, new int[] {65, 100}, true, 3, arena);
+                        RandomDecodeTasks tasks =
+                                new RandomDecodeTasks(format, 6, new int[] {65, 100}, 0, true, 3, arena);
                         DecodeTask task = tasks.all[0];
                         long last = where == 0 ? task.q : where == 1 ? task.k : task.v;
                         format.store(last + (239L + (where == 0 ? 240 : 0)) * type.bytes(), broken);
@@ -157,7 +163,7 @@ class DecodeAttentionTest {
         BlockFormat format = new BlockFormat(1, 64, DataType.FLOAT32);
         for (PagedDecodeAttention attention : implementations(format, 1)) {
             try (Arena arena = Arena.ofConfined()) {
-                RandomDecodeTasks tasks = new RandomDecodeTasks(format, 1, new int[] {300}, false, 5, arena);
+                RandomDecodeTasks tasks = new RandomDecodeTasks(format, 1, new int[] {300}, 0, false, 5, arena);
                 DecodeTask task = tasks.all[0];
                 for (int t = 0; t < 300; t++) {
                     for (int d = 0; d < 64; d++) {

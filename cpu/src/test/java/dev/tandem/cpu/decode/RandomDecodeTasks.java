@@ -1,5 +1,6 @@
 package dev.tandem.cpu.decode;
 
+import dev.tandem.model.config.SlidingWindow;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -14,11 +15,13 @@ final class RandomDecodeTasks {
     private final int[] contexts;
 
     /**
-     * Makes one task per context.
+     * Makes one task per context. Blocks of which no token is attended to stay NaN.
      *
+     * @param window how many tokens a task attends to at most; 0 for all
      * @param appendLast whether each task's last token is left for the task to append
      */
-    RandomDecodeTasks(BlockFormat format, int heads, int[] contexts, boolean appendLast, long seed, Arena arena) {
+    RandomDecodeTasks(
+            BlockFormat format, int heads, int[] contexts, int window, boolean appendLast, long seed, Arena arena) {
         this.format = format;
         this.heads = heads;
         this.contexts = contexts;
@@ -38,11 +41,12 @@ final class RandomDecodeTasks {
             MemorySegment token = arena.allocate(2 * queryBytes, 64);
             long k = token.address();
             long v = k + queryBytes;
+            int visible = SlidingWindow.first(contexts[i] - 1, window);
             int written = appendLast ? contexts[i] - 1 : contexts[i];
             for (int t = 0; t < contexts[i]; t++) {
                 fill(k, format.kvHeads() * headDim, 1, random);
                 fill(v, format.kvHeads() * headDim, 1, random);
-                if (t < written) {
+                if (t >= visible / BlockFormat.TOKENS * BlockFormat.TOKENS && t < written) {
                     format.append(addresses[t / BlockFormat.TOKENS], t % BlockFormat.TOKENS, k, v);
                 }
             }
@@ -55,6 +59,7 @@ final class RandomDecodeTasks {
                     appendLast ? v : 0,
                     addresses,
                     contexts[i],
+                    visible,
                     out.address() + (long) i * heads * headDim * Float.BYTES);
         }
     }
@@ -87,7 +92,7 @@ final class RandomDecodeTasks {
         for (int head = 0; head < heads; head++) {
             double[] scores = new double[context];
             double max = Double.NEGATIVE_INFINITY;
-            for (int t = 0; t < context; t++) {
+            for (int t = task.visible; t < context; t++) {
                 long block = task.blocks[t / BlockFormat.TOKENS];
                 double sum = 0;
                 for (int d = 0; d < headDim; d++) {
@@ -99,11 +104,11 @@ final class RandomDecodeTasks {
                 max = Math.max(max, scores[t]);
             }
             double total = 0;
-            for (int t = 0; t < context; t++) {
+            for (int t = task.visible; t < context; t++) {
                 scores[t] = Math.exp(scores[t] - max);
                 total += scores[t];
             }
-            for (int t = 0; t < context; t++) {
+            for (int t = task.visible; t < context; t++) {
                 long block = task.blocks[t / BlockFormat.TOKENS];
                 for (int d = 0; d < headDim; d++) {
                     result[head * headDim + d] += scores[t]

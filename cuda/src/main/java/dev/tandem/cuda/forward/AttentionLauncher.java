@@ -60,6 +60,7 @@ public final class AttentionLauncher {
                 | (carries ? KernelConstants.DECODE_TRANSFERS : 0)
                 | (layer == lastLayer ? KernelConstants.DECODE_LAST_LAYER : 0)
                 | (together ? KernelConstants.DECODE_OVERLAPS_PREFILL : 0);
+        int window = shape.config().window(layer);
         kernels.decodeAttention.launch(
                 stream,
                 partition.attentionBlocks() + (carries ? 1 : 0),
@@ -67,8 +68,8 @@ public final class AttentionLauncher {
                 a.queries().address(),
                 pools.layer(layer),
                 step.tables(),
-                step.sequences(),
-                step.header(),
+                window > 0 ? step.windowedSequences() : step.sequences(),
+                window > 0 ? step.windowedHeader() : step.header(),
                 shape.scoreScale(),
                 a.attended().address(),
                 buffers.decodePartials().address(),
@@ -78,7 +79,8 @@ public final class AttentionLauncher {
                 pass.extent().firstSlot(),
                 hostTokens,
                 layer,
-                flags);
+                flags,
+                window);
     }
 
     /**
@@ -105,6 +107,7 @@ public final class AttentionLauncher {
                 buffers.prefillPartials().address(),
                 buffers.prefillFinished().address(),
                 extent.tiles(),
-                header);
+                header,
+                shape.config().window(layer));
     }
 }

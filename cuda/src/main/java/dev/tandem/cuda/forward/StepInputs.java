@@ -2,8 +2,11 @@ package dev.tandem.cuda.forward;
 
 /** GPU addresses of what the forward pass of a sub-batch reads besides weights and KV. */
 public interface StepInputs {
-    /** Counts of decode attention, of prefill attention beside it, and of host tokens: [16] ints. */
+    /** Counts of decode attention, of prefill attention beside it, and of host tokens: [24] ints. */
     long header();
+
+    /** Counts of decode attention in layers with a sliding window: [4] ints. */
+    long windowedHeader();
 
     /** [rows] token ids; -1 - i stands for the i-th token that the step before chose. */
     long tokens();
@@ -31,6 +34,9 @@ public interface StepInputs {
 
     /** [sequences] of decode attention. */
     long sequences();
+
+    /** Likewise, in layers with a sliding window: each begins at the first block of its window. */
+    long windowedSequences();
 
     /** Block tables, one after another. */
     long tables();

@@ -12,6 +12,7 @@ import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.config.SlidingWindow;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
@@ -21,6 +22,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicLongArray;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.IntUnaryOperator;
 import java.util.function.UnaryOperator;
 
 /**
@@ -102,6 +104,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
     private final HostAttentionQueues queues;
     private final Attention attention;
     private final HostBlocks blocks;
+    private final IntUnaryOperator windows;
     private final Clock clock;
     private final long watchdogNanos;
     private final Cores cores;
@@ -114,11 +117,17 @@ public final class HostAttentionWorkers implements AutoCloseable {
     private final boolean pinned;
     private volatile boolean closed;
 
-    /** @param watchdogNanos time after which a task counts as stalled */
+    /**
+     * Starts the workers.
+     *
+     * @param windows of a layer, see {@link ModelConfig#window}
+     * @param watchdogNanos time after which a task counts as stalled
+     */
     public HostAttentionWorkers(
             HostAttentionQueues queues,
             Attention attention,
             HostBlocks blocks,
+            IntUnaryOperator windows,
             Clock clock,
             Timeline timeline,
             int count,
@@ -127,6 +136,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
         this.queues = queues;
         this.attention = attention;
         this.blocks = blocks;
+        this.windows = windows;
         this.clock = clock;
         this.watchdogNanos = watchdogNanos;
         this.cores = cores;
@@ -367,7 +377,8 @@ public final class HostAttentionWorkers implements AutoCloseable {
         if (context.blocks.length < count) {
             context.blocks = new long[2 * count];
         }
-        for (int i = 0; i < count; i++) {
+        int visible = visible(hostToken, layer);
+        for (int i = visible / BlockFormat.TOKENS; i < count; i++) {
             context.blocks[i] = blocks.address(layer, table[i]) + first * format.blockBytes();
         }
         int index = hostToken.index;
@@ -380,10 +391,16 @@ public final class HostAttentionWorkers implements AutoCloseable {
                 queues.value(index) + keyShift,
                 context.blocks,
                 hostToken.context(),
+                visible,
                 context.out.address());
         kernel.attention.run(
                 context.task, sameLayer ? nextSubtask(context) : next(), kernel.scratch, kernel.partial, kernel.sum);
         Unpack.fromFloats(format.type(), context.out.address(), kernel.values(), queues.result(index) + queryShift);
+    }
+
+    /** The position of the first token that a host token attends to. */
+    private int visible(HostToken hostToken, int layer) {
+        return SlidingWindow.first(hostToken.context() - 1, windows.applyAsInt(layer));
     }
 
     /**
@@ -407,10 +424,11 @@ public final class HostAttentionWorkers implements AutoCloseable {
 
     private long firstBlock(long task) {
         HostToken hostToken = task < 0 ? null : queues.hostToken(HostAttentionQueues.tokenIndex(task));
-        return hostToken == null
-                ? 0
-                : blocks.address(
-                        HostAttentionQueues.layer(task), hostToken.admission.blocks()[0]);
+        if (hostToken == null) {
+            return 0;
+        }
+        int layer = HostAttentionQueues.layer(task);
+        return blocks.address(layer, hostToken.admission.blocks()[visible(hostToken, layer) / BlockFormat.TOKENS]);
     }
 
     /** Waits until running tasks end, but not for stalled ones: see {@link #ended}. */

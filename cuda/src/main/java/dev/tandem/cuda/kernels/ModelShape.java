@@ -14,6 +14,7 @@ import dev.tandem.model.config.QkNorm;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.stream.IntStream;
 
 /**
  * A model's widths as the GPU stores them: multiples of 32, so that no kernel has a tail. The padding is zero in all
@@ -87,10 +88,22 @@ public record ModelShape(ModelConfig config, DataType type) {
                 != LayerSpec.Attention.usualScale(spec.attention().headDim())) {
             return Optional.of("another factor of scores than 1 / sqrt(head_dim)");
         }
-        if (!spec.config().windows().isEmpty()) {
-            return Optional.of("sliding windows");
+        if (windows(spec.config()).count() > 1) {
+            return Optional.of("sliding windows of different sizes");
         }
         return Optional.empty();
+    }
+
+    private static IntStream windows(ModelConfig config) {
+        return config.windows().stream()
+                .mapToInt(Integer::intValue)
+                .filter(window -> window > 0)
+                .distinct();
+    }
+
+    /** The sliding window of the layers that have one; 0 if none has. */
+    public int window() {
+        return windows(config).findFirst().orElse(0);
     }
 
     private static int padded(int width) {
@@ -202,6 +215,7 @@ public record ModelShape(ModelConfig config, DataType type) {
                 define("INTERMEDIATE", intermediate()),
                 define("VOCABULARY", vocabulary()),
                 define("VOCABULARY_REAL", config.vocabulary()),
+                define("WINDOWS", window() > 0 ? 1 : 0),
                 define("DECODE_WARPS", decodeWarps())));
         return List.copyOf(defines);
     }

@@ -17,6 +17,7 @@ import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.sampling.SamplingInputs;
 import dev.tandem.engine.sampling.Adjustments;
 import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.model.config.SlidingWindow;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 
@@ -27,14 +28,14 @@ import java.util.List;
  * <p>In this order: a header with the counts of decode attention, of prompts' attention beside it, and of same-layer
  * tokens; token, position and KV slot per row; rows to sample; in-flight tokens that enter, with their draws; resumed
  * tokens; random draws; tiles of prefill attention; sequences of decode attention; block tables; rows with adjusted
- * logits, and the adjustments.
+ * logits, and the adjustments; sequences of decode attention in layers with a sliding window.
  *
  * <p>Owned by: engine thread. The pinned memory has two halves that take turns at {@link #clear}. So a step's inputs
  * may be written while the upload of the step before is outstanding; earlier uploads must have ended.
  */
 public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseable {
     private static final int ALIGNMENT = 256;
-    private static final int HEADER = 16;
+    private static final int HEADER = 24;
     /** {@code struct BatchHostTokens} of prelude.cu, which asserts its size of 24 bytes: four ints and a long. */
     private static final int HOST_TOKENS_AT = KernelConstants.HEADER_HOST_TOKENS;
 
@@ -43,6 +44,9 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     private static final int DRAW_INTS = 8;
 
     private static final int TILE_INTS = 4;
+    /** Where the header has the counts of decode attention in layers with a sliding window. */
+    private static final int WINDOWED_AT = 16;
+
     private static final int SEQUENCE_INTS = 4;
     /** Start-up cost of a (row, KV head) in decode attention, in KV blocks of one KV head; measured on an H200. */
     private static final int START_UP_COST = 4;
@@ -67,13 +71,15 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     private final int adjustedAt;
     private final int adjustmentsAt;
     private final int maxAdjustments;
+    /** Decode attention of the layers without a window, and of those with one. */
+    private final DecodeList all;
+
+    private final DecodeList windowed;
     private final DeviceBuffer device;
     private final PinnedBuffer pinned;
     private final MemorySegment[] halves;
     private int half;
     private MemorySegment memory;
-    private int sequenceCount;
-    private int units;
     private int tileCount;
     private int tileStages;
     private int drawCount;
@@ -105,8 +111,10 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         this.adjustedAt = (tablesAt + tables + 3) / 4 * 4;
         this.adjustmentsAt = adjustedAt + ADJUSTED_INTS * samples;
         this.maxAdjustments = adjustments;
-        long bytes =
-                (4L * (adjustmentsAt + (long) ADJUSTMENT_INTS * adjustments) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        this.all = new DecodeList(0, sequencesAt);
+        this.windowed = new DecodeList(WINDOWED_AT, adjustmentsAt + ADJUSTMENT_INTS * adjustments);
+        long ints = windowed.sequencesAt + (long) SEQUENCE_INTS * rows;
+        long bytes = (4L * ints + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         this.device = owner.allocate(bytes, "inputs of " + label);
         try {
             this.pinned = owner.pinned(2 * bytes, "inputs of " + label);
@@ -137,8 +145,8 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     public void clear() {
         half = 1 - half;
         memory = halves[half];
-        sequenceCount = 0;
-        units = 0;
+        all.clear();
+        windowed.clear();
         tileCount = 0;
         tileStages = 0;
         drawCount = 0;
@@ -198,7 +206,7 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
 
     /** Work units of decode attention: the KV blocks of all (row, KV head). */
     int units() {
-        return units;
+        return all.units;
     }
 
     /** Stages of K and V that all tiles of prefill attention read, per KV head. */
@@ -206,15 +214,17 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         return tileStages;
     }
 
-    /** Adds a row of decode attention; the rows are 0, 1, ... in turn. */
-    public void decode(int length, int table, int kvHeads) {
-        int blocks = (length - 1) / ModelShape.BLOCK_TOKENS + 1;
-        int at = sequencesAt + SEQUENCE_INTS * sequenceCount++;
-        set(at, units);
-        set(at + 1, length);
-        set(at + 2, table);
-        set(at + 3, blocks);
-        units += blocks * kvHeads;
+    /**
+     * Adds a row of decode attention; the rows are 0, 1, ... in turn.
+     *
+     * @param window of the layers that have one; 0 if none has
+     */
+    public void decode(int length, int table, int kvHeads, int window) {
+        all.add(length, table, kvHeads);
+        if (window > 0) {
+            int skipped = SlidingWindow.first(length - 1, window) / ModelShape.BLOCK_TOKENS;
+            windowed.add(length - skipped * ModelShape.BLOCK_TOKENS, table + skipped, kvHeads);
+        }
     }
 
     /**
@@ -224,16 +234,50 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
      * is at most a third of a block's partition.
      */
     public void spread(int residentBlocks, int minUnits, int kvHeads, int slots) {
-        int wanted = units == 0 ? slots : Math.max(units / minUnits, sequenceCount * kvHeads);
-        int sharing = Math.max(1, Math.min(residentBlocks, wanted));
-        int startUpCost = Math.min(START_UP_COST, units / sharing / 3);
-        set(1, units + startUpCost * sequenceCount * kvHeads);
-        set(2, sharing);
-        set(3, startUpCost);
-        for (int row = 0, first = 0; row < sequenceCount; row++) {
-            int at = sequencesAt + SEQUENCE_INTS * row;
-            set(at, first);
-            first += (memory.get(JAVA_INT, 4L * (at + 3)) + startUpCost) * kvHeads;
+        all.spread(residentBlocks, minUnits, kvHeads, slots);
+        windowed.spread(residentBlocks, minUnits, kvHeads, slots);
+    }
+
+    /** The rows of decode attention with the KV blocks that layers of one kind read. */
+    private final class DecodeList {
+        final int headerAt;
+        final int sequencesAt;
+        int count;
+        int units;
+
+        DecodeList(int headerAt, int sequencesAt) {
+            this.headerAt = headerAt;
+            this.sequencesAt = sequencesAt;
+        }
+
+        void clear() {
+            count = 0;
+            units = 0;
+        }
+
+        void add(int length, int table, int kvHeads) {
+            int blocks = (length - 1) / ModelShape.BLOCK_TOKENS + 1;
+            int at = sequencesAt + SEQUENCE_INTS * count++;
+            set(at, units);
+            set(at + 1, length);
+            set(at + 2, table);
+            set(at + 3, blocks);
+            units += blocks * kvHeads;
+        }
+
+        void spread(int residentBlocks, int minUnits, int kvHeads, int slots) {
+            int wanted = units == 0 ? slots : Math.max(units / minUnits, count * kvHeads);
+            int sharing = Math.max(1, Math.min(residentBlocks, wanted));
+            int startUpCost = Math.min(START_UP_COST, units / sharing / 3);
+            set(headerAt, count);
+            set(headerAt + 1, units + startUpCost * count * kvHeads);
+            set(headerAt + 2, sharing);
+            set(headerAt + 3, startUpCost);
+            for (int row = 0, first = 0; row < count; row++) {
+                int at = sequencesAt + SEQUENCE_INTS * row;
+                set(at, first);
+                first += (memory.get(JAVA_INT, 4L * (at + 3)) + startUpCost) * kvHeads;
+            }
         }
     }
 
@@ -351,8 +395,11 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
 
     /** Enqueues the upload of everything written since {@link #clear}. */
     public void upload(Stream stream) {
-        set(0, sequenceCount);
-        stream.upload(device, 0, memory, 4L * (sequencesAt + SEQUENCE_INTS * sequenceCount));
+        stream.upload(device, 0, memory, 4L * (sequencesAt + SEQUENCE_INTS * all.count));
+        if (windowed.count > 0) {
+            long from = 4L * windowed.sequencesAt;
+            stream.upload(device, from, memory.asSlice(from), 4L * SEQUENCE_INTS * windowed.count);
+        }
         if (tableInts > 0) {
             stream.upload(device, 4L * tablesAt, memory.asSlice(4L * tablesAt), 4L * tableInts);
         }
@@ -425,6 +472,16 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     @Override
     public long sequences() {
         return device.address() + 4L * sequencesAt;
+    }
+
+    @Override
+    public long windowedHeader() {
+        return device.address() + 4L * WINDOWED_AT;
+    }
+
+    @Override
+    public long windowedSequences() {
+        return device.address() + 4L * windowed.sequencesAt;
     }
 
     @Override

@@ -106,7 +106,7 @@ public final class StepLayout {
                         block * ModelShape.BLOCK_TOKENS + position % ModelShape.BLOCK_TOKENS);
             }
             if (count == 1 && !offloadsPrefill) {
-                inputs.decode(length, table, shape.config().kvHeads());
+                inputs.decode(length, table, shape.config().kvHeads(), shape.window());
                 decodes++;
             } else {
                 tiles(inputs, row, count, chunk.start(), table, shape.tileTokens());

@@ -195,6 +195,7 @@ public final class AttentionBenchmark implements AutoCloseable {
                     queues,
                     new HostAttentionWorkers.Attention(attention, attention, attention),
                     (layer, block) -> blockAddresses[block],
+                    config::window,
                     clock,
                     Timeline.OFF,
                     threads,

@@ -170,7 +170,7 @@ public final class StepTimer implements AutoCloseable {
             int[] table = IntStream.range(first, first + blocks).toArray();
             int slot = table[blocks - 1] * ModelShape.BLOCK_TOKENS + (context - 1) % ModelShape.BLOCK_TOKENS;
             inputs.row(row, row, context - 1, slot);
-            inputs.decode(context, inputs.table(table, blocks), shape.config().kvHeads());
+            inputs.decode(context, inputs.table(table, blocks), shape.config().kvHeads(), shape.window());
             inputs.sample(row, row);
         }
         return blocks;

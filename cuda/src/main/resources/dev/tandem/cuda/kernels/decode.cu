@@ -163,10 +163,13 @@ __device__ __noinline__ void transferOnce(HostTokens *hostTokens) {
 //   parts [thread blocks][QUADS]: partial result of each partition's first pair, if the pair began in an earlier one
 //   partNorms [thread blocks][QUADS]: its max score and sum of weights
 // All words of parts and partNorms are UNPUBLISHED before the launch and after it.
+// In a layer with a sliding window, a row sees its last `window` tokens; 0 stands for all. The sequences of such layers
+// begin at the block with the first token that the row sees, and their lengths are counted from there. Models in which
+// no layer has a window are compiled without it (WINDOWS).
 extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 : 12) / WARPS) decode_attention(
         const half16 *queries, const half16 *blocks, const int *tables, const Sequence *sequences, const int *header,
         float scale, half16 *out, float4 *parts, float2 *partNorms, int returning, int leaving, int firstSlot,
-        HostTokens *hostTokens, int layer, int flags) {
+        HostTokens *hostTokens, int layer, int flags, int window) {
     __shared__ float merged[WARPS][GROUP][HEAD_WIDTH];
     __shared__ float maxima[WARPS][GROUP], totals[WARPS][GROUP];
     __shared__ int found;
@@ -278,6 +281,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
             }
             if (j + 1 < mine) keys(j + 1);
             int token = (first + warp + j * WARPS) * BLOCK_TOKENS + g;
+#if WINDOWS
+            int visible = window > 0 ? sequence.length - window : 0;
+#endif
             word weights[HEAD_TILES][2];
 #pragma unroll
             for (int e = 0; e < HEAD_TILES; e++) {
@@ -285,6 +291,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                     s[i] = token + i / 2 * 8 < sequence.length
+#if WINDOWS
+                                    && token + i / 2 * 8 >= visible
+#endif
                             ? ((scores[e][0][i] + scores[e][1][i]) + (scores[e][2][i] + scores[e][3][i])) * scale
                             : -INFINITE;
                 float factor[2];

@@ -41,15 +41,16 @@ __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, con
 // queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, as layerBlock takes them;
 // finished [tiles][KV_HEADS] is zero before and after. grid (KV_HEADS * tiles * splits): up to `splits` thread blocks
 // compute a tile, if its context is long enough.
-// The last parameter is the header of prefill_wgmma.cu, whose kernel has the same parameters. This kernel does not use
-// it, because it leaves no multiprocessors to decode attention.
+// The parameter without a name is the header of prefill_wgmma.cu, whose kernel has the same parameters. This kernel
+// does not use it, because it leaves no multiprocessors to decode attention.
+// window: of the layer, see tiles.cu
 extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1) prefill_attention(const half16 *queries,
         const half16 *blocks, const int *tables, const Tile *tiles, float scale, half16 *out, int poolBlocks,
-        int stagingShift, int splits, float *parts, int *finished, int tileCount, const int *) {
+        int stagingShift, int splits, float *parts, int *finished, int tileCount, const int *, int window) {
     extern __shared__ uint4 staged[];
     dependentsLaunch();
     dependencyWait();
-    Work work(tiles, tileCount, splits, gridDim.x);
+    Work work(tiles, tileCount, splits, gridDim.x, window);
     if (!work.next()) return;
     const Tile &tile = work.tile;
     const ContextPart &mine = work.context;
@@ -116,9 +117,9 @@ extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1) prefill_attenti
             for (int n = 0; n < STAGE_TOKENS / 8; n++)
                 multiply(s[n], f[0][t].z, f[1][t].z, f[0][t].w, f[1][t].w, b[n].z, b[n].w);
         }
-        bool masked = at + STAGE_TOKENS > tile.position;
+        bool masked = hides(tile, at, window);
         float factor[2];
-        onlineSoftmax(s, masked, at, rows.position, scale, maximum, total, factor);
+        onlineSoftmax(s, masked, at, rows.position, window, scale, maximum, total, factor);
 #pragma unroll
         for (int n = 0; n < HEAD_WIDTH / 8; n++) {
             sums[n][0] *= factor[0]; sums[n][1] *= factor[0];

@@ -256,7 +256,7 @@ __device__ __forceinline__ void computeUnit(const Work &work, const half16 *quer
     wgmmaCommit();
     wgmmaWait<0>();
     fenceAccumulators<STAGE_TOKENS / 8>(s);
-    onlineSoftmax(s, at + STAGE_TOKENS > tile.position, at, rows.position, scale, maximum, total, factor);
+    onlineSoftmax(s, hides(tile, at, work.window), at, rows.position, work.window, scale, maximum, total, factor);
     int reading = -1; // stage buffer whose V a wgmma is reading
     for (int i = 1; i < mine.count; i++) {
         at += STAGE_TOKENS;
@@ -275,7 +275,7 @@ __device__ __forceinline__ void computeUnit(const Work &work, const half16 *quer
         wgmmaCommit();
         wgmmaWait<1>();
         fenceAccumulators<STAGE_TOKENS / 8>(s);
-        onlineSoftmax(s, at + STAGE_TOKENS > tile.position, at, rows.position, scale, maximum, total, factor);
+        onlineSoftmax(s, hides(tile, at, work.window), at, rows.position, work.window, scale, maximum, total, factor);
     }
     finishValues(sums, reading, empty);
     rescale(sums, factor);
@@ -315,9 +315,10 @@ __device__ __forceinline__ void computeUnit(const Work &work, const half16 *quer
 // With a header, the next kernel is decode attention, which runs on the multiprocessors that the header leaves it. It
 // does not wait for the kernel before this one, so this kernel lets it start only after that kernel has ended. The
 // header also has the number of splits.
+// window: of the layer, see tiles.cu
 extern "C" __global__ void __maxnreg__(160) prefill_attention(const half16 *queries, const half16 *blocks,
         const int *tables, const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits,
-        float *parts, int *finished, int tileCount, const int *header) {
+        float *parts, int *finished, int tileCount, const int *header, int window) {
     extern __shared__ __align__(1024) char ring[];
     __shared__ u64 full[STAGES], empty[STAGES];
     if (!header) dependentsLaunch();
@@ -334,7 +335,7 @@ extern "C" __global__ void __maxnreg__(160) prefill_attention(const half16 *quer
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
-    Work work(tiles, tileCount, splits, working);
+    Work work(tiles, tileCount, splits, working, window);
     if (threadIdx.x >= PREFILL_THREADS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 96;");
         Stager(blocks, tables, work, poolBlocks, stagingShift).run(ring, full, empty);

@@ -5,6 +5,36 @@
 // The tile's first batch row, its number of tokens, the position of its first token, and the index of its block table
 struct Tile { int row, rows, position, table; };
 
+// Sliding windows: a query sees the last `window` positions up to its own; 0 stands for all. Models in which no layer
+// has a window are compiled without it (WINDOWS).
+
+// Whether a query at `position` does not see the token `token`.
+__device__ __forceinline__ bool hidden(int token, int position, int window) {
+#if WINDOWS
+    return token > position || (window > 0 && token <= position - window);
+#else
+    return token > position;
+#endif
+}
+
+// Whether a query of the tile does not see some token of the stage at position `at`.
+__device__ __forceinline__ bool hides(const Tile &tile, int at, int window) {
+#if WINDOWS
+    return at + STAGE_TOKENS > tile.position || (window > 0 && at <= tile.position + tile.rows - 1 - window);
+#else
+    return at + STAGE_TOKENS > tile.position;
+#endif
+}
+
+// The first stage that a query of the tile sees.
+__device__ __forceinline__ int firstStage(const Tile &tile, int window) {
+#if WINDOWS
+    return window > 0 ? max(0, tile.position - window + 1) / STAGE_TOKENS : 0;
+#else
+    return 0;
+#endif
+}
+
 // Split-KV: several thread blocks may compute a tile, each for part of its context. Each publishes its partial result,
 // and the last one to finish merges all of them in a fixed order.
 // parts [tiles][KV_HEADS][splits][PART_VALUES][PREFILL_THREADS]
@@ -51,14 +81,15 @@ __device__ __forceinline__ void mergePartial(const float *part, float (*sums)[4]
 struct ContextPart { int tile, part, parts, first, count; };
 
 // at: tile * splits + part
-__device__ __forceinline__ ContextPart contextPart(const Tile &tile, int at, int splits) {
-    int stages = (tile.position + tile.rows + STAGE_TOKENS - 1) / STAGE_TOKENS;
+__device__ __forceinline__ ContextPart contextPart(const Tile &tile, int at, int splits, int window) {
+    int begin = firstStage(tile, window);
+    int stages = (tile.position + tile.rows + STAGE_TOKENS - 1) / STAGE_TOKENS - begin;
     ContextPart s;
     s.tile = at / splits;
     s.part = at % splits;
     s.parts = max(1, min(splits, stages / MIN_STAGES));
-    s.first = stages * s.part / s.parts;
-    s.count = stages * (s.part + 1) / s.parts - s.first;
+    s.first = begin + stages * s.part / s.parts;
+    s.count = begin + stages * (s.part + 1) / s.parts - s.first;
     return s;
 }
 
@@ -67,13 +98,14 @@ __device__ __forceinline__ ContextPart contextPart(const Tile &tile, int at, int
 // block gets the longest unit of each round.
 struct Work {
     const Tile *tiles;
-    int splits, units, blocks, round;
+    int splits, units, blocks, round, window;
     Tile tile;
     ContextPart context;
     int kvHead;
 
-    __device__ __forceinline__ Work(const Tile *tiles, int tileCount, int splits, int blocks)
-            : tiles(tiles), splits(splits), units(tileCount * splits * KV_HEADS), blocks(blocks), round(0) {}
+    __device__ __forceinline__ Work(const Tile *tiles, int tileCount, int splits, int blocks, int window)
+            : tiles(tiles), splits(splits), units(tileCount * splits * KV_HEADS), blocks(blocks), round(0),
+                    window(window) {}
 
     __device__ __forceinline__ bool next() {
         for (; round * blocks < units; ) {
@@ -82,7 +114,7 @@ struct Work {
             if (unit >= units) continue;
             kvHead = unit % KV_HEADS;
             tile = tiles[unit / KV_HEADS / splits];
-            context = contextPart(tile, unit / KV_HEADS, splits);
+            context = contextPart(tile, unit / KV_HEADS, splits, window);
             if (tile.rows > 0 && context.part < context.parts) return true; // a graph's unused tiles have no rows
         }
         return false;
@@ -107,14 +139,15 @@ __device__ __forceinline__ Rows rowsOf(const Tile &tile, int kvHead) {
 
 // Replaces the scores of STAGE_TOKENS tokens, from position `at` on, by their weights relative to the max score so far.
 // The caller multiplies earlier sums by `factor`. s[n]: tokens 8n + 2 (lane % 4) and the next one, of both rows
-__device__ __forceinline__ void onlineSoftmax(float (*s)[4], bool masked, int at, const int *position, float scale,
-        float *maximum, float *total, float *factor) {
+__device__ __forceinline__ void onlineSoftmax(float (*s)[4], bool masked, int at, const int *position, int window,
+        float scale, float *maximum, float *total, float *factor) {
     float top[2] = {maximum[0], maximum[1]};
 #pragma unroll
     for (int n = 0; n < STAGE_TOKENS / 8; n++) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            if (masked && at + n * 8 + threadIdx.x % 4 * 2 + i % 2 > position[i / 2]) s[n][i] = -INFINITE;
+            if (masked && hidden(at + n * 8 + threadIdx.x % 4 * 2 + i % 2, position[i / 2], window))
+                s[n][i] = -INFINITE;
             top[i / 2] = fmaxf(top[i / 2], s[n][i]);
         }
     }

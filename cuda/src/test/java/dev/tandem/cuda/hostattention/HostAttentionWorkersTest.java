@@ -112,11 +112,17 @@ class HostAttentionWorkersTest {
                     queues,
                     new HostAttentionWorkers.Attention(attention, single, several),
                     this::block,
+                    Rig::window,
                     time == null ? clock : time,
                     timeline,
                     threads,
                     cores,
                     WATCHDOG);
+        }
+
+        /** Layer 1 has a sliding window. */
+        private static int window(int layer) {
+            return layer == 1 ? 50 : 0;
         }
 
         /** Attention over the heads of one subtask. */
@@ -213,8 +219,8 @@ class HostAttentionWorkersTest {
                 int kv = head / config.group();
                 double[] one = ReferenceOps.attention(
                         Arrays.copyOfRange(q, head * dim, (head + 1) * dim),
-                        head(keys.get(key), kv),
-                        head(values.get(key), kv));
+                        head(visible(keys.get(key), layer), kv),
+                        head(visible(values.get(key), layer), kv));
                 System.arraycopy(one, 0, expected, head * dim, dim);
             }
             float[] actual = new float[q.length];
@@ -226,6 +232,11 @@ class HostAttentionWorkersTest {
             assertThat(GpuRig.error(actual, expected))
                     .as("seed %d, %d tokens, layer %d", SEED, hostToken.context(), layer)
                     .isLessThan(5e-3);
+        }
+
+        private static List<float[]> visible(List<float[]> rows, int layer) {
+            int window = window(layer);
+            return window == 0 ? rows : rows.subList(Math.max(0, rows.size() - window), rows.size());
         }
 
         private float[][] head(List<float[]> rows, int kvHead) {

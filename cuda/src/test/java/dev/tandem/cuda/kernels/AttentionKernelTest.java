@@ -10,6 +10,7 @@ import dev.tandem.cuda.step.StepBuffer;
 import dev.tandem.cuda.step.StepLayout;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.RopeFrequencies;
+import dev.tandem.model.config.SlidingWindow;
 import java.util.Arrays;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
@@ -24,6 +25,8 @@ import org.junit.jupiter.params.provider.MethodSource;
 @Tag("gpu")
 public class AttentionKernelTest {
     private static final long SEED = 20260;
+    /** One token, a block, and windows that end within a block and within a stage. */
+    private static final int[] WINDOWS = {1, 16, 33, 100, 500};
 
     public static Stream<ModelShape> shapes() {
         return KernelTest.shapes();
@@ -266,15 +269,16 @@ public class AttentionKernelTest {
             return new Pool(rig.shape, values, tables);
         }
 
-        double[] attention(float[] query, int sequence, int kvHead, int tokens) {
+        /** @param first the first token that the query sees; {@code tokens} is behind the last one */
+        double[] attention(float[] query, int sequence, int kvHead, int first, int tokens) {
             int dim = shape.config().headDim();
-            float[][] keys = new float[tokens][dim];
-            float[][] vectors = new float[tokens][dim];
-            for (int t = 0; t < tokens; t++) {
+            float[][] keys = new float[tokens - first][dim];
+            float[][] vectors = new float[tokens - first][dim];
+            for (int t = first; t < tokens; t++) {
                 int block = tables[sequence][t / 16];
                 for (int d = 0; d < dim; d++) {
-                    keys[t][d] = values[keyAt(shape, block, kvHead, t % 16, d)];
-                    vectors[t][d] = values[valueAt(shape, block, kvHead, t % 16, d)];
+                    keys[t - first][d] = values[keyAt(shape, block, kvHead, t % 16, d)];
+                    vectors[t - first][d] = values[valueAt(shape, block, kvHead, t % 16, d)];
                 }
             }
             return ReferenceOps.attention(query, keys, vectors);
@@ -298,10 +302,11 @@ public class AttentionKernelTest {
                     Arrays.copyOfRange(q, at, at + dim),
                     sequence,
                     head / shape.config().group(),
+                    SlidingWindow.first(tokens - 1, shape.window()),
                     tokens);
             // the kernels round probabilities to 16 bits before they multiply by V
             assertThat(GpuRig.error(Arrays.copyOfRange(actual, at, at + dim), expected))
-                    .as("row %d, head %d, %d tokens, seed %d", row, head, tokens, SEED)
+                    .as("row %d, head %d, %d tokens, window %d, seed %d", row, head, tokens, shape.window(), SEED)
                     .isLessThan(3 * KernelTest.rounding(shape));
         }
     }
@@ -310,6 +315,37 @@ public class AttentionKernelTest {
     @MethodSource("shapes")
     void decodeAttention(ModelShape shape) {
         decodeAttention(shape, GpuRig.compiler());
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void decodeAttentionWithinAWindow(ModelShape shape) {
+        for (int window : WINDOWS) {
+            decodeAttention(GpuRig.windowed(shape, window), GpuRig.compiler());
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void prefillAttentionWithinAWindow(ModelShape shape) {
+        for (int window : WINDOWS) {
+            prefillAttention(GpuRig.windowed(shape, window), GpuRig.compiler());
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void prefillAndDecodeAttentionOverlapWithinAWindow(ModelShape shape) {
+        prefillAndDecodeAttentionOverlap(GpuRig.windowed(shape, 100), GpuRig.compiler());
+    }
+
+    /** The rows of decode attention, within the shape's window if it has one. */
+    private static long sequences(ModelShape shape, StepBuffer step) {
+        return shape.window() > 0 ? step.windowedSequences() : step.sequences();
+    }
+
+    private static long header(ModelShape shape, StepBuffer step) {
+        return shape.window() > 0 ? step.windowedHeader() : step.header();
     }
 
     public static void decodeAttention(ModelShape shape, KernelCompiler compiler) {
@@ -325,7 +361,8 @@ public class AttentionKernelTest {
                         step.decode(
                                 lengths[row],
                                 step.table(pool.tables[row], pool.tables[row].length),
-                                shape.config().kvHeads());
+                                shape.config().kvHeads(),
+                                shape.window());
                     }
                     step.spread(blocks, 1, shape.config().kvHeads(), 0);
                     step.upload(rig.stream);
@@ -343,8 +380,8 @@ public class AttentionKernelTest {
                                 queries.address(),
                                 cache.address(),
                                 step.tables(),
-                                step.sequences(),
-                                step.header(),
+                                sequences(shape, step),
+                                header(shape, step),
                                 shape.scoreScale(),
                                 out.address(),
                                 partial.address(),
@@ -354,7 +391,8 @@ public class AttentionKernelTest {
                                 0,
                                 0L,
                                 0,
-                                0);
+                                0,
+                                shape.window());
                         float[] actual = rig.halves(out, lengths.length * shape.queries());
                         for (int row = 0; row < lengths.length; row++) {
                             check(rig, pool, q, actual, row, row, lengths[row]);
@@ -431,7 +469,8 @@ public class AttentionKernelTest {
                             parts.address(),
                             finished.address(),
                             step.tileCount(),
-                            0L);
+                            0L,
+                            shape.window());
                     float[] actual = rig.halves(out, rows * shape.queries());
                     row = 0;
                     for (int i = 0; i < counts.length; i++) {
@@ -479,7 +518,8 @@ public class AttentionKernelTest {
                     step.decode(
                             lengths[row],
                             step.table(pool.tables[row], pool.tables[row].length),
-                            shape.config().kvHeads());
+                            shape.config().kvHeads(),
+                            shape.window());
                 }
                 for (int i = 0, row = decodes; i < counts.length; row += counts[i++]) {
                     int[] table = pool.tables[decodes + i];
@@ -520,7 +560,8 @@ public class AttentionKernelTest {
                             promptParts.address(),
                             promptFinished.address(),
                             step.tileCount(),
-                            step.header());
+                            step.header(),
+                            shape.window());
                     rig.kernels.decodeAttention.launch(
                             rig.stream,
                             partition.attentionBlocks(),
@@ -528,8 +569,8 @@ public class AttentionKernelTest {
                             queries.address(),
                             cache.address(),
                             step.tables(),
-                            step.sequences(),
-                            step.header(),
+                            sequences(shape, step),
+                            header(shape, step),
                             shape.scoreScale(),
                             out.address(),
                             partial.address(),
@@ -539,7 +580,8 @@ public class AttentionKernelTest {
                             0,
                             0L,
                             0,
-                            KernelConstants.DECODE_OVERLAPS_PREFILL);
+                            KernelConstants.DECODE_OVERLAPS_PREFILL,
+                            shape.window());
                     float[] actual = rig.halves(out, rows * shape.queries());
                     for (int row = 0; row < decodes; row++) {
                         check(rig, pool, q, actual, row, row, lengths[row]);

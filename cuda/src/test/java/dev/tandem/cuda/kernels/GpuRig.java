@@ -17,6 +17,7 @@ import dev.tandem.model.config.Rope;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Set;
 import java.util.SplittableRandom;
@@ -96,6 +97,33 @@ public final class GpuRig implements AutoCloseable {
                         type,
                         Set.of()),
                 type);
+    }
+
+    /** The same shape with a sliding window in its last layer. */
+    public static ModelShape windowed(ModelShape shape, int window) {
+        ModelConfig c = shape.config();
+        List<Integer> windows = new ArrayList<>(Collections.nCopies(c.layers(), 0));
+        windows.set(c.layers() - 1, window);
+        return new ModelShape(
+                new ModelConfig(
+                        c.family(),
+                        c.hidden(),
+                        c.layers(),
+                        c.heads(),
+                        c.kvHeads(),
+                        c.headDim(),
+                        c.intermediate(),
+                        c.vocabulary(),
+                        c.contextTokens(),
+                        c.normEpsilon(),
+                        c.rope(),
+                        c.tiedEmbeddings(),
+                        c.qkvBias(),
+                        c.qkNorm(),
+                        windows,
+                        c.fileType(),
+                        c.endTokens()),
+                shape.type());
     }
 
     /** Random values that 16-bit floats represent exactly, so that inputs have no rounding error. */

@@ -24,6 +24,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * Every kernel compiles for every supported GPU. The machine needs no GPU. Tests with the tag {@code slow} compile for
@@ -122,6 +123,26 @@ class KernelCompilationTest {
     @MethodSource("otherCapabilities")
     void everyKernelFitsItsGpuWithoutSpilling(int capability) {
         compileAndCheck(targets(capability, FIRST.contains(capability)));
+    }
+
+    /** Models with a sliding window have attention kernels of their own. */
+    @ParameterizedTest
+    @ValueSource(ints = {75, MEASURED, 120})
+    void attentionWithinAWindowFitsWithoutSpilling(int capability) {
+        List<ModelShape> models =
+                KernelCatalogue.models(KernelCatalogue.types(capability).getFirst());
+        Set<Target> targets = new LinkedHashSet<>();
+        for (int model : new int[] {0, 2, 3}) {
+            KernelCatalogue.units(
+                            GpuRig.windowed(models.get(model), 100),
+                            capability,
+                            KernelCatalogue.sharedMemory(capability))
+                    .stream()
+                    .filter(unit -> Set.of("decode", "prefill", "prefill_wgmma").contains(unit.source()))
+                    .forEach(unit -> targets.add(new Target(capability, unit)));
+        }
+        assertThat(targets).hasSize(6);
+        compileAndCheck(targets);
     }
 
     private void compileAndCheck(Set<Target> targets) {

@@ -59,7 +59,8 @@ class LargeSizesKernelTest {
                     step.clear();
                     for (int row = 0; row < lengths.length; row++) {
                         step.row(row, 0, lengths[row] - 1, -1);
-                        step.decode(lengths[row], step.table(pool.tables()[row], pool.tables()[row].length), kvHeads);
+                        step.decode(
+                                lengths[row], step.table(pool.tables()[row], pool.tables()[row].length), kvHeads, 0);
                     }
                     step.spread(blocks, 1, kvHeads, 0);
                     step.upload(rig.stream);
@@ -81,6 +82,7 @@ class LargeSizesKernelTest {
                             0,
                             0,
                             0L,
+                            0,
                             0,
                             0);
                     float[] actual = rig.halves(out, lengths.length * shape.queries());
@@ -150,7 +152,8 @@ class LargeSizesKernelTest {
                             parts.address(),
                             finished.address(),
                             step.tileCount(),
-                            0L);
+                            0L,
+                            0);
                     float[] actual = rig.halves(out, rows * shape.queries());
                     for (int i = 0, row = 0; i < counts.length; i++) {
                         for (int token = 0; token < counts[i]; token++, row++) {

@@ -22,7 +22,6 @@ class ModelShapeSpecTest {
         "olmo2, norms on the outputs of attention and MLP",
         "smollm3, layers without rotary embedding",
         "phi4mini, 'a factor of rotated dimensions (LongRoPE, YaRN)'",
-        "mistralwindow, sliding windows",
         "olmo3, norms on the outputs of attention and MLP",
         "gemma3, norms on the outputs of attention and MLP"
     })
@@ -36,7 +35,7 @@ class ModelShapeSpecTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"llama31", "mistral", "qwen25", "qwen3small", "phi3"})
+    @ValueSource(strings = {"llama31", "mistral", "mistralwindow", "qwen25", "qwen3small", "phi3"})
     void takesWhatTheKernelsCompute(String family) {
         try (Checkpoint checkpoint = open(family)) {
             assertThatCode(() -> ModelShape.require(checkpoint.spec())).doesNotThrowAnyException();

@@ -5,6 +5,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.FakeDriver;
 import dev.tandem.cuda.device.Stream;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
@@ -23,5 +25,28 @@ class StepBufferTest {
         assertThat(from).hasSize(4);
         assertThat(from.get(0)).isNotEqualTo(from.get(1)).isEqualTo(from.get(2));
         assertThat(from.get(1)).isEqualTo(from.get(3));
+    }
+
+    /** Of 100 tokens, a window of 33 begins at token 67, which is in the fifth block. */
+    @Test
+    void rowsWithinAWindowBeginAtTheFirstBlockThatTheySee() {
+        FakeDriver fake = new FakeDriver();
+        Device device = new Device(fake.driver(), 0, 0);
+        StepBuffer inputs = new StepBuffer(device, 4, 4, 2, 4, 64, 16, "test");
+        inputs.clear();
+        inputs.decode(100, 7, 2, 33);
+        inputs.decode(20, 30, 2, 33);
+        inputs.spread(4, 1, 2, 0);
+        inputs.upload(device.stream("test"));
+        assertThat(ints(fake.uploads.getFirst(), 0, 4)).as("all tokens").containsExactly(2, 22, 4, 1);
+        assertThat(ints(fake.uploads.getFirst(), 16, 4)).as("within the window").containsExactly(2, 10, 4, 0);
+        assertThat(ints(fake.uploads.getLast(), 0, 8)).containsExactly(0, 36, 11, 3, 6, 20, 30, 2);
+        assertThat(inputs.windowedHeader() - inputs.header()).isEqualTo(64);
+    }
+
+    private static int[] ints(long address, int from, int count) {
+        return MemorySegment.ofAddress(address + 4L * from)
+                .reinterpret(4L * count)
+                .toArray(ValueLayout.JAVA_INT);
     }
 }
