@@ -3,6 +3,7 @@
     python tools/make_goldens.py families OUT [NAME ...] small random models of every family: logits, greedy tokens
     python tools/make_goldens.py default MODEL.gguf OUT  the default model, for a dozen prompts
     python tools/make_goldens.py real MODEL.gguf OUT     another model: 32 greedy tokens of four prompts, no logits
+    python tools/make_goldens.py long MODEL.gguf OUT     32 greedy tokens after a prompt longer than a sliding window
 
 Needs torch, transformers and the gguf package. Files written:
   OUT/NAME/{config.json, *.safetensors, ...}   a model directory (families only)
@@ -259,13 +260,32 @@ def make_real(path, out):
         print(number, len(ids), repr(tokenizer.decode(tokens)))
 
 
+def make_long(path, out):
+    folder, file = os.path.split(os.path.abspath(path))
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file)
+    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32,
+                                                 attn_implementation="eager").eval()
+    ships = ["Aurora", "Borealis", "Calypso", "Dorado", "Esperance"]
+    text = "The harbour master's log.\n" + "".join(
+        f"Day {day}: the {ships[day % 5]} left pier {day * 7 % 13} with {day * 37 % 100} crates of tea.\n"
+        for day in range(1, 41)) + "Day 41: the"
+    ids = tokenizer(text)["input_ids"]
+    window = model.config.sliding_window
+    assert len(ids) > window, f"{len(ids)} tokens, and a window of {window}"
+    os.makedirs(out, exist_ok=True)
+    tokens = greedy(model, ids, 32)
+    with open(os.path.join(out, "long.json"), "w") as target:
+        json.dump({"message": "harbour", "prompt": ids, "greedy": tokens}, target)
+    print(len(ids), window, model.config.layer_types, model.config.rope_parameters, repr(tokenizer.decode(tokens)))
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     made = commands.add_parser("families")
     made.add_argument("out")
     made.add_argument("names", nargs="*")
-    for name in ("default", "real"):
+    for name in ("default", "real", "long"):
         command = commands.add_parser(name)
         command.add_argument("model")
         command.add_argument("out")
@@ -274,5 +294,7 @@ if __name__ == "__main__":
         make_families(arguments.out, arguments.names)
     elif arguments.command == "real":
         make_real(arguments.model, arguments.out)
+    elif arguments.command == "long":
+        make_long(arguments.model, arguments.out)
     else:
         make_default(arguments.model, arguments.out)

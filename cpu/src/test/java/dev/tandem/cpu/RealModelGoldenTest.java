@@ -29,11 +29,12 @@ import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
 /**
- * Qwen2.5-Coder-0.5B-Instruct, Q4_K_M, against transformers on the same GGUF file: 32 greedy tokens of four prompts, on
- * three placements ({@code tools/make_goldens.py real}). The property {@code tandem.coder.model} names the file, which
- * {@code tandem pull qwen2.5-coder:0.5b} downloads.
+ * Real models against transformers on the same GGUF file, on three placements: 32 greedy tokens of four prompts of
+ * Qwen2.5-Coder-0.5B-Instruct ({@code tools/make_goldens.py real}), and of a prompt longer than the window of Gemma 3
+ * 270M ({@code tools/make_goldens.py long}). The properties {@code tandem.coder.model} and {@code tandem.gemma.model}
+ * name the files, which {@code tandem pull qwen2.5-coder:0.5b} and {@code tandem pull gemma3:270m} download.
  *
- * <p>The file is large, so the test is excluded by default.
+ * <p>The files are large, so the tests are excluded by default.
  */
 @Tag("slow")
 class RealModelGoldenTest {
@@ -41,15 +42,15 @@ class RealModelGoldenTest {
 
     private record Prompt(int[] tokens, List<Integer> greedy) {}
 
-    private static Path file() {
-        String file = System.getProperty("tandem.coder.model", "");
-        assumeFalse(file.isEmpty(), "the property tandem.coder.model is not set");
+    private static Path file(String property) {
+        String file = System.getProperty(property, "");
+        assumeFalse(file.isEmpty(), "the property " + property + " is not set");
         return Path.of(file);
     }
 
-    private static Map<String, Prompt> prompts() {
+    private static Map<String, Prompt> prompts(String folder) {
         Map<String, Prompt> prompts = new LinkedHashMap<>();
-        try (Stream<Path> files = Files.list(Path.of("src/test/resources/qwen2.5-coder-0.5b"))) {
+        try (Stream<Path> files = Files.list(Path.of("src/test/resources", folder))) {
             for (Path file : files.sorted().toList()) {
                 JsonNode json = new ObjectMapper().readTree(Files.readAllBytes(file));
                 prompts.put(
@@ -71,14 +72,24 @@ class RealModelGoldenTest {
     @ParameterizedTest
     @ValueSource(strings = {"gpu-only", "simple-offload", "async-overlap"})
     void greedyTokensMatchTransformers(String strategy) {
-        CpuOptions options = new CpuOptions(2, 2, false, DataType.FLOAT32, DataType.FLOAT32, 16, 100, 256);
+        check(strategy, file("tandem.coder.model"), "qwen2.5-coder-0.5b", 16);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"gpu-only", "simple-offload", "async-overlap"})
+    void greedyTokensMatchTransformersBeyondTheWindow(String strategy) {
+        check(strategy, file("tandem.gemma.model"), "gemma3-270m", 80);
+    }
+
+    private static void check(String strategy, Path file, String folder, int gpuBlocks) {
+        CpuOptions options = new CpuOptions(2, 2, false, DataType.FLOAT32, DataType.FLOAT32, gpuBlocks, 100, 256);
         PolicyScheduler scheduler = PolicyScheduler.of(
                 strategy.equals("gpu-only")
                         ? new GpuOnly(BUDGET, Preemption.SWAP)
                         : Strategy.of(strategy).policy(Strategy.Options.of(BUDGET), TestProfile.withCpu(100)));
         try (EngineHarness engine = new EngineHarness(
-                new CpuExecutor(Checkpoint.open(file(), LoadFormat.AUTO, 0), options), scheduler, BUDGET)) {
-            Map<String, Prompt> prompts = prompts();
+                new CpuExecutor(Checkpoint.open(file, LoadFormat.AUTO, 0), options), scheduler, BUDGET)) {
+            Map<String, Prompt> prompts = prompts(folder);
             prompts.forEach((message, prompt) -> engine.submit(message, prompt.tokens(), EngineHarness.greedy(32)));
             engine.run();
             prompts.forEach((message, prompt) ->

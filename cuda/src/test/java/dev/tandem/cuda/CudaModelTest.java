@@ -50,7 +50,17 @@ class CudaModelTest {
     static final Path FAMILIES = Path.of(System.getProperty("tandem.families", "../cpu/src/test/resources/families"));
 
     static Stream<Arguments> familiesAndTypes() {
-        return Stream.of("llama2", "llama31", "llama32", "mistral", "qwen2", "qwen3", "qwen25", "qwen3small", "phi3")
+        return Stream.of(
+                        "llama2",
+                        "llama31",
+                        "llama32",
+                        "mistral",
+                        "mistralwindow",
+                        "qwen2",
+                        "qwen3",
+                        "qwen25",
+                        "qwen3small",
+                        "phi3")
                 .flatMap(family ->
                         Stream.of(DataType.BFLOAT16, DataType.FLOAT16).map(type -> Arguments.of(family, type)));
     }

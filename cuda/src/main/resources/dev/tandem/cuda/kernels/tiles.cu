@@ -8,15 +8,6 @@ struct Tile { int row, rows, position, table; };
 // Sliding windows: a query sees the last `window` positions up to its own; 0 stands for all. Models in which no layer
 // has a window are compiled without it (WINDOWS).
 
-// Whether a query at `position` does not see the token `token`.
-__device__ __forceinline__ bool hidden(int token, int position, int window) {
-#if WINDOWS
-    return token > position || (window > 0 && token <= position - window);
-#else
-    return token > position;
-#endif
-}
-
 // Whether a query of the tile does not see some token of the stage at position `at`.
 __device__ __forceinline__ bool hides(const Tile &tile, int at, int window) {
 #if WINDOWS
@@ -26,14 +17,17 @@ __device__ __forceinline__ bool hides(const Tile &tile, int at, int window) {
 #endif
 }
 
-// The first stage that a query of the tile sees.
-__device__ __forceinline__ int firstStage(const Tile &tile, int window) {
 #if WINDOWS
-    return window > 0 ? max(0, tile.position - window + 1) / STAGE_TOKENS : 0;
-#else
-    return 0;
-#endif
+// Whether a query at `position` does not see the token `token`.
+__device__ __forceinline__ bool hidden(int token, int position, int window) {
+    return token > position || (window > 0 && token <= position - window);
 }
+
+// Stages before the first one that a query of the tile sees.
+__device__ __forceinline__ int stagesBefore(const Tile &tile, int window) {
+    return window > 0 ? max(0, tile.position - window + 1) / STAGE_TOKENS : 0;
+}
+#endif
 
 // Split-KV: several thread blocks may compute a tile, each for part of its context. Each publishes its partial result,
 // and the last one to finish merges all of them in a fixed order.
@@ -82,14 +76,19 @@ struct ContextPart { int tile, part, parts, first, count; };
 
 // at: tile * splits + part
 __device__ __forceinline__ ContextPart contextPart(const Tile &tile, int at, int splits, int window) {
-    int begin = firstStage(tile, window);
-    int stages = (tile.position + tile.rows + STAGE_TOKENS - 1) / STAGE_TOKENS - begin;
+    int stages = (tile.position + tile.rows + STAGE_TOKENS - 1) / STAGE_TOKENS;
+#if WINDOWS
+    stages -= stagesBefore(tile, window);
+#endif
     ContextPart s;
     s.tile = at / splits;
     s.part = at % splits;
     s.parts = max(1, min(splits, stages / MIN_STAGES));
-    s.first = begin + stages * s.part / s.parts;
-    s.count = begin + stages * (s.part + 1) / s.parts - s.first;
+    s.first = stages * s.part / s.parts;
+    s.count = stages * (s.part + 1) / s.parts - s.first;
+#if WINDOWS
+    s.first += stagesBefore(tile, window);
+#endif
     return s;
 }
 
@@ -98,14 +97,22 @@ __device__ __forceinline__ ContextPart contextPart(const Tile &tile, int at, int
 // block gets the longest unit of each round.
 struct Work {
     const Tile *tiles;
-    int splits, units, blocks, round, window;
+    int splits, units, blocks, round;
+#if WINDOWS
+    int window;
+#else
+    static const int window = 0;
+#endif
     Tile tile;
     ContextPart context;
     int kvHead;
 
     __device__ __forceinline__ Work(const Tile *tiles, int tileCount, int splits, int blocks, int window)
-            : tiles(tiles), splits(splits), units(tileCount * splits * KV_HEADS), blocks(blocks), round(0),
-                    window(window) {}
+            : tiles(tiles), splits(splits), units(tileCount * splits * KV_HEADS), blocks(blocks), round(0) {
+#if WINDOWS
+        this->window = window;
+#endif
+    }
 
     __device__ __forceinline__ bool next() {
         for (; round * blocks < units; ) {
@@ -146,8 +153,12 @@ __device__ __forceinline__ void onlineSoftmax(float (*s)[4], bool masked, int at
     for (int n = 0; n < STAGE_TOKENS / 8; n++) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
+#if WINDOWS
             if (masked && hidden(at + n * 8 + threadIdx.x % 4 * 2 + i % 2, position[i / 2], window))
                 s[n][i] = -INFINITE;
+#else
+            if (masked && at + n * 8 + threadIdx.x % 4 * 2 + i % 2 > position[i / 2]) s[n][i] = -INFINITE;
+#endif
             top[i / 2] = fmaxf(top[i / 2], s[n][i]);
         }
     }
