@@ -14,7 +14,7 @@ import jdk.incubator.vector.VectorShuffle;
 public final class RowOps {
     private static final float LOG2_E = (float) PowerOfTwo.LOG2_E;
     /** sqrt(2 / pi), of GELU's approximation. */
-    private static final float GELU_SLOPE = 0.7978845608f;
+    private static final float GELU_SLOPE = 0.7978846f;
 
     private static final float GELU_CUBE = 0.044715f;
 
