@@ -141,6 +141,7 @@ final class ServeCommand implements Callable<Integer> {
         listen.check();
         http.check();
         options.check();
+        traces.settings(System.getenv());
     }
 
     /** A parser for this command alone. */

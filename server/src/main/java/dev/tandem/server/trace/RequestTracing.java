@@ -190,7 +190,7 @@ public final class RequestTracing implements EngineListener {
         attributes.put("gen_ai.provider.name", "tandem");
         attributes.put("gen_ai.request.model", model);
         attributes.put("gen_ai.response.model", model);
-        attributes.put("gen_ai.response.id", request.id());
+        attributes.put("tandem.engine.request.id", request.id());
         attributes.put("gen_ai.request.temperature", sampling.temperature());
         attributes.put("gen_ai.request.top_p", sampling.topP());
         sampling.maxTokens().ifPresent(max -> attributes.put("gen_ai.request.max_tokens", (long) max));

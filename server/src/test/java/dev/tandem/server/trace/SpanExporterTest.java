@@ -108,11 +108,14 @@ class SpanExporterTest {
         });
         try (collector;
                 SpanExporter exporter = collector.exporter()) {
-            for (int i = 0; i < 10_000; i++) {
-                exporter.add(span("a"));
+            try {
+                for (int i = 0; i < 10_000; i++) {
+                    exporter.add(span("a"));
+                }
+                assertThat(exporter.dropped()).isBetween(10_000L - 2048 - 512, 10_000L - 2048);
+            } finally {
+                hung.countDown();
             }
-            assertThat(exporter.dropped()).isBetween(10_000L - 2048 - 512, 10_000L - 2048);
-            hung.countDown();
         }
     }
 
