@@ -132,6 +132,7 @@ class AnswerParserTest {
                 new Case(HERMES, fenced("{ " + time + "\n}") + "Done.", called + "C[Done.]"),
                 new Case(HERMES, "<tool_call>\n{" + time + "}\n</tool_call>{", called + "C[{]"),
                 new Case(HERMES, "<tool_call>{" + time + "</tool_call>" + "a", called + "C[a]"),
+                new Case(HERMES, time + "}", called),
                 new Case(HERMES, "{{\"a\": 1}}", "C[{{\"a\": 1}}]"),
                 new Case(HERMES, "{{" + time + "}}", "C[{{" + time + "}}]"),
                 new Case(HERMES, "\n" + time + "\n" + time, called + called),
