@@ -17,14 +17,19 @@ import statistics
 import time
 import urllib.request
 
-# words without an end before max_tokens, so that answers with a grammar are as long as the others
-GRAMMAR = "([a-z]{2,9} ){2000}"
+# a list without an end before max_tokens, so that answers with a grammar are as long as the others
+SCHEMA = {
+    "type": "array",
+    "items": {"type": "object", "properties": {"name": {"type": "string"}, "count": {"type": "integer"}},
+              "required": ["name", "count"], "additionalProperties": False},
+    "minItems": 1000,
+}
 
 
 def ask(url, index, tokens, grammar):
     """Waits for one answer of exactly this many tokens."""
     body = {"prompt": f"Story {index}: once", "max_tokens": tokens, "temperature": 1, "seed": index}
-    body |= {"structured_outputs": {"regex": GRAMMAR}} if grammar else {"ignore_eos": True}
+    body |= {"structured_outputs": {"json": SCHEMA}} if grammar else {"ignore_eos": True}
     request = urllib.request.Request(
         url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )

@@ -23,7 +23,8 @@ final class ModelGrammar implements AutoCloseable {
     /** @param model a model's name; without one it is the default model */
     ModelGrammar(String... model) {
         assumeTrue(Llguidance.find().isPresent(), Llguidance.reason());
-        ModelOptions options = CommandLine.populateCommand(new ModelOptions(), model);
+        ModelOptions options = new ModelOptions();
+        new CommandLine(options).setCaseInsensitiveEnumValuesAllowed(true).parseArgs(model);
         try (Checkpoint checkpoint = EngineAssembly.open(options)) {
             tokenizer = EngineAssembly.tokenizer(checkpoint, true).orElseThrow();
             ends = checkpoint.config().endTokens();

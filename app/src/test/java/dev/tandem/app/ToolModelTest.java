@@ -40,6 +40,19 @@ class ToolModelTest {
         return JSON.readTree(answer.body()).at("/choices/0/message");
     }
 
+    /** Qwen2.5 Coder leaves the markers of its template out. */
+    @Test
+    void aCallThatNobodyDemandsIsRead() throws IOException, InterruptedException {
+        try (LocalServer server = new LocalServer(model())) {
+            JsonNode first = message(
+                    server, "\"messages\": [{\"role\": \"user\", \"content\": \"" + QUESTION + "\"}]");
+            assertThat(first.at("/tool_calls/0/function/name").asString())
+                    .as(first.toString())
+                    .isEqualTo("weather");
+            assertThat(first.at("/tool_calls/0/function/arguments").asString()).contains("Bern");
+        }
+    }
+
     /** The call is demanded, and then forbidden: a small model does not decide well when to call. */
     @Test
     void theModelCallsTheToolAndAnswersWithItsResult() throws IOException, InterruptedException {

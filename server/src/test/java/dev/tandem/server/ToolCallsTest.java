@@ -462,6 +462,9 @@ class ToolCallsTest {
             JsonNode choice = server.choice(REQUIRED + ", \"stop\": \"name\"");
             assertThat(choice.path("finish_reason").asString()).isEqualTo("stop");
             assertThat(choice.path("stop_reason").asString()).isEqualTo("name");
+            String call = choice.at("/message/content").asString();
+            JsonNode kept = server.choice(REQUIRED + ", \"stop\": \"name\", \"include_stop_str_in_output\": true");
+            assertThat(kept.at("/message/content").asString()).isEqualTo(call + "name");
             JsonNode cut = server.choice(REQUIRED + ", \"max_tokens\": 14");
             assertThat(cut.path("finish_reason").asString()).isEqualTo("length");
         }

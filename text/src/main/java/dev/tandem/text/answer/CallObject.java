@@ -9,7 +9,8 @@ import tools.jackson.databind.ObjectMapper;
 
 /**
  * Reads one call written as {@code {"name": ..., "arguments": {...}}}, or with {@code parameters}, as Llama 3 has it.
- * The arguments are passed on as soon as the name is known.
+ * The arguments are passed on as soon as the name is known. The object's own braces may be doubled: the template of
+ * Qwen2.5 Coder shows {@code {{"name": ..., "arguments": ...}}}, and the model copies that.
  *
  * <p>Owned by: one stage.
  */
@@ -29,7 +30,9 @@ final class CallObject {
         KEY,
         COLON,
         VALUE,
-        AFTER_VALUE
+        AFTER_VALUE,
+        /** After the first of two braces at the end. */
+        LAST_BRACE
     }
 
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -51,6 +54,7 @@ final class CallObject {
     private boolean started;
     private boolean streaming;
     private boolean complete;
+    private boolean doubled;
 
     /**
      * A call that a marker announces: any name and any further keys are taken.
@@ -86,17 +90,23 @@ final class CallObject {
         boolean space = Character.isWhitespace(c);
         return switch (state) {
             case START -> space ? Status.MORE : c == '{' ? to(State.FIRST_KEY) : Status.BROKEN;
-            case FIRST_KEY -> space ? Status.MORE : c == '}' ? end() : beginKey(c);
+            case FIRST_KEY -> space ? Status.MORE : c == '}' ? end() : c == '{' && !doubled ? twice() : beginKey(c);
             case NEXT_KEY -> space ? Status.MORE : beginKey(c);
             case KEY -> key(c);
             case COLON -> space ? Status.MORE : c == ':' ? beginValue() : Status.BROKEN;
             case VALUE -> space && text.isEmpty() && !streaming ? Status.MORE : value(c);
             case AFTER_VALUE -> space ? Status.MORE : c == ',' ? to(State.NEXT_KEY) : c == '}' ? end() : Status.BROKEN;
+            case LAST_BRACE -> space ? Status.MORE : c == '}' ? Status.DONE : Status.BROKEN;
         };
     }
 
     private Status to(State next) {
         state = next;
+        return Status.MORE;
+    }
+
+    private Status twice() {
+        doubled = true;
         return Status.MORE;
     }
 
@@ -192,7 +202,7 @@ final class CallObject {
             parts.endCall();
             complete = true;
         }
-        return Status.DONE;
+        return doubled ? to(State.LAST_BRACE) : Status.DONE;
     }
 
     /** The JSON string in {@link #text}. */

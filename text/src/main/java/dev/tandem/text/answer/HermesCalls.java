@@ -19,8 +19,8 @@ final class HermesCalls implements Stage {
     private static final String FENCE = "```";
     /** A fence, its language, and the start of a list. */
     private static final Pattern FENCE_HEAD = Pattern.compile("```\\w*\\s*\\[?\\s*");
-    /** What may stand between two calls without markers. */
-    private static final String SEPARATORS = ",;]";
+    /** What may stand after a call without markers: models also close a brace too many. */
+    private static final String SEPARATORS = ",;]}";
 
     private enum State {
         TEXT,
