@@ -44,8 +44,7 @@ class ToolModelTest {
     @Test
     void aCallThatNobodyDemandsIsRead() throws IOException, InterruptedException {
         try (LocalServer server = new LocalServer(model())) {
-            JsonNode first = message(
-                    server, "\"messages\": [{\"role\": \"user\", \"content\": \"" + QUESTION + "\"}]");
+            JsonNode first = message(server, "\"messages\": [{\"role\": \"user\", \"content\": \"" + QUESTION + "\"}]");
             assertThat(first.at("/tool_calls/0/function/name").asString())
                     .as(first.toString())
                     .isEqualTo("weather");

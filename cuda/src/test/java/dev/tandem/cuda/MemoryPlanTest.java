@@ -40,8 +40,8 @@ class MemoryPlanTest {
         MemoryPlan plan = MemoryPlan.of(options(2048, 100, 4));
         int slots = HostLinkMemory.USUAL_SLOTS;
         assertThat(plan.rows()).isEqualTo(new ForwardBuffers.Rows(2048 + slots, 100 + slots, 100 + slots));
-        assertThat(plan.offloadedBlocks(shape)).isEqualTo(2048 / 16);
-        assertThat(plan.tables(10, shape)).isEqualTo(10 + KvPools.sharedBlocks(10) + 100 + 2048 / 16);
+        assertThat(plan.offloadedBlocks(shape)).isEqualTo(8192 / 16);
+        assertThat(plan.tables(10, shape)).isEqualTo(10 + KvPools.sharedBlocks(10) + 100 + 8192 / 16);
     }
 
     @Test
