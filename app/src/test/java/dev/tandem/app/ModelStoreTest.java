@@ -188,7 +188,7 @@ class ModelStoreTest {
         assertThatThrownBy(() -> ModelCheck.wheels("short", model))
                 .isInstanceOf(ConfigurationException.class)
                 .hasMessageContaining("short cannot be served yet, and nothing was downloaded")
-                .hasMessageContaining("'none-such' is not supported; supported are llama")
+                .hasMessageContaining("'none-such' is not supported; supported are gemma3, llama")
                 .hasMessageContaining("tandem pull --no-check short");
         assertThatThrownBy(() -> store().remove(ModelReference.parse("smollm2")))
                 .isInstanceOf(FetchException.class)
