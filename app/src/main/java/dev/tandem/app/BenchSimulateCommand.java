@@ -14,6 +14,7 @@ import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.kv.PrefixCacheUse;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.strategy.Deviation;
 import dev.tandem.model.Checkpoint;
@@ -110,6 +111,7 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
                 load.writeReports(measured, "tandem " + String.join(" ", arguments));
                 return measured.results();
             }
+            work.ofSingleRequests("add --request-rate");
             int concurrency = BenchThroughputCommand.concurrency(options, limits, work);
             return List.of(simulator.run(run -> simulation.requests.isPresent()
                     ? run.whole(simulation.requests.get())
@@ -190,6 +192,14 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
         Map<String, Object> result = load.describe(one, open.load());
         result.put("host_token_fraction", Statistics.rounded(open.hostTokenFraction()));
         result.put("host_busy_fraction", Statistics.rounded(open.hostBusyFraction()));
+        if (options.memory.prefixCaching.orElse(false)) {
+            PrefixCacheUse use = open.prefixCache();
+            result.put("prompt_tokens_looked_up", use.queries());
+            result.put("gpu_hits", use.gpuHits());
+            result.put("host_hits", use.hostHits());
+            result.put("copied_hits", use.copiedHits());
+            result.put("demotions", use.demotions());
+        }
         return result;
     }
 

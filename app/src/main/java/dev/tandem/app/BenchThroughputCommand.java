@@ -64,7 +64,7 @@ final class BenchThroughputCommand implements Callable<Integer>, StrategyCompari
     public List<Map<String, Object>> measure() throws InterruptedException {
         window.check();
         report.check();
-        Workload work = workload.workload(options.seed);
+        Workload work = workload.workload(options.seed).ofSingleRequests("bench simulate --request-rate has them");
         Recorder recorder = new Recorder();
         Terminal terminal = Terminal.standardError();
         try (EngineAssembly assembly = BenchReport.start(options, recorder)) {

@@ -3,6 +3,7 @@ package dev.tandem.app;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.kv.KvEventSink;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.observe.EngineListener;
@@ -82,6 +83,17 @@ final class EngineAssembly implements AutoCloseable {
 
     /** @param log receives the rows of the summary, and notices */
     static EngineAssembly start(ModelOptions options, Use use, EngineListener listener, StartLog log) {
+        return start(options, use, listener, KvEventSink.NONE, log);
+    }
+
+    /**
+     * Starts an engine.
+     *
+     * @param kvEvents receives the changes of the prefix cache
+     * @param log receives the rows of the summary, and notices
+     */
+    static EngineAssembly start(
+            ModelOptions options, Use use, EngineListener listener, KvEventSink kvEvents, StartLog log) {
         boolean guarded = use.guarded();
         options.check();
         options.gpu.requireDriver();
@@ -125,7 +137,8 @@ final class EngineAssembly implements AutoCloseable {
                             scheduling.scheduler(),
                             backend.executor(),
                             Clock.system(),
-                            trace.map(listener::and).orElse(listener))
+                            trace.map(listener::and).orElse(listener),
+                            kvEvents)
                     .start();
             log.row("settings", options.configuration().line());
             return new EngineAssembly(

@@ -105,7 +105,7 @@ final class IdealCommand implements Callable<Integer> {
                 shape,
                 gpuBytes,
                 hostBytes,
-                Lengths.of(workload.workload(seed)),
+                Lengths.of(workload.workload(seed).ofSingleRequests("bench simulate --request-rate has them")),
                 of.map(Preset::bounds).orElse(Bounds.WIDE).withMaxTokenSeconds(maxSeconds));
         report.write(result(machine, shape, asked));
         return 0;

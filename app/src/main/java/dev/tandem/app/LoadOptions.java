@@ -60,6 +60,15 @@ final class LoadOptions {
     double burstiness = 1;
 
     @Option(
+            names = "--think-time",
+            paramLabel = "SECONDS",
+            defaultValue = "10",
+            description = "Mean seconds between the end of a conversation's turn and the arrival of its next one, in"
+                    + " workloads with turns; the times are exponential, and --request-rate counts conversations."
+                    + " Default: ${DEFAULT-VALUE}.")
+    double thinkTime = 10;
+
+    @Option(
             names = "--duration",
             paramLabel = "SECONDS",
             defaultValue = "60",
@@ -142,6 +151,7 @@ final class LoadOptions {
         targets();
         requirement();
         metrics();
+        seconds("--think-time", thinkTime);
         if (percentiles.stream().anyMatch(percent -> !(percent > 0 && percent <= 100))) {
             throw new ConfigurationException("--metric-percentiles " + percentiles + " must lie in (0, 100]");
         }
@@ -266,7 +276,7 @@ final class LoadOptions {
      */
     Measured run(LoadWindow window, long seed, PrintStream progress, Function<Load, Map<String, Object>> measure) {
         List<Load> loads = arrivals().stream()
-                .map(arrivals -> new Load(arrivals, window, targets(), seed))
+                .map(arrivals -> new Load(arrivals, window, targets(), seed, thinkTime))
                 .toList();
         if (loads.stream().anyMatch(load -> load.arrivals() instanceof Arrivals.AtOnce)
                 && window instanceof LoadWindow.Timed) {

@@ -3,11 +3,14 @@ package dev.tandem.app;
 import dev.tandem.app.config.KnownOptions;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.kv.KvEventSink;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.server.TandemServer;
 import dev.tandem.server.Version;
 import dev.tandem.server.http.AccessLog;
 import dev.tandem.server.http.Tls;
+import dev.tandem.server.kvevents.KvEventPublisher;
+import dev.tandem.server.kvevents.KvEventsConfig;
 import dev.tandem.server.metrics.EngineHistory;
 import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.ApiKeys;
@@ -61,6 +64,7 @@ final class ServeCommand implements Callable<Integer> {
             TandemServer server,
             EngineAssembly assembly,
             Optional<SpanExporter> exporter,
+            Optional<KvEventPublisher> kvEvents,
             String name,
             boolean needsKey,
             StartLog log)
@@ -75,6 +79,7 @@ final class ServeCommand implements Callable<Integer> {
         void closeEngine() {
             assembly.close();
             exporter.ifPresent(SpanExporter::close);
+            kvEvents.ifPresent(KvEventPublisher::close);
         }
     }
 
@@ -99,6 +104,7 @@ final class ServeCommand implements Callable<Integer> {
         check();
         options.gpu.requireDriver();
         List<String> keys = listen.keys();
+        Optional<KvEventsConfig> kvEvents = listen.kvEvents(options.memory);
         Optional<Tls> tls = http.tls();
         Optional<OtlpSettings> collector = traces.settings(System.getenv());
         Logging.level(listen.logLevel);
@@ -113,24 +119,33 @@ final class ServeCommand implements Callable<Integer> {
                 listen.ui ? Optional.of(Page.load()) : Optional.empty(),
                 requests);
         StartLog log = new StartLog(System.err, listen.logLevel == LogLevel.DEBUG);
+        Optional<KvEventPublisher> publisher = Optional.empty();
         try {
+            publisher = kvEvents.map(
+                    config -> new KvEventPublisher(config, Clock.system(), InstantSource.system()).start());
             warningOfOpenPort(listen.host, !keys.isEmpty()).ifPresent(System.err::println);
             DeferredListener listener = new DeferredListener();
-            EngineAssembly assembly = EngineAssembly.start(options, EngineAssembly.Use.SERVE, listener, log);
+            KvEventSink sink = publisher.<KvEventSink>map(p -> p).orElse(KvEventSink.NONE);
+            EngineAssembly assembly = EngineAssembly.start(options, EngineAssembly.Use.SERVE, listener, sink, log);
             try {
                 String name = listen.servedModelName
                         .filter(fixed -> !fixed.isEmpty())
                         .orElseGet(() -> assembly.name(options));
                 collector.ifPresent(
                         settings -> log.row("traces", settings.endpoint().toString()));
+                kvEvents.ifPresent(config -> log.row("KV events", config.endpoint()));
                 Optional<SpanExporter> exporter = collector.map(settings -> new SpanExporter(settings, Version.text()));
-                serve(server, assembly, listener, name, ApiKeys.of(keys), exporter);
-                return new Serving(server, assembly, exporter, name, !keys.isEmpty(), log);
+                ServerMetrics metrics = new ServerMetrics(name);
+                publisher.ifPresent(p -> metrics.watchKvEvents(p::published, p::dropped));
+                exporter.ifPresent(spans -> metrics.watchTraces(spans::dropped));
+                serve(server, assembly, listener, name, metrics, ApiKeys.of(keys), tracing(exporter, name));
+                return new Serving(server, assembly, exporter, publisher, name, !keys.isEmpty(), log);
             } catch (RuntimeException | Error e) {
                 assembly.close();
                 throw e;
             }
         } catch (RuntimeException | Error e) {
+            publisher.ifPresent(KvEventPublisher::close);
             server.close();
             throw e;
         }
@@ -154,22 +169,23 @@ final class ServeCommand implements Callable<Integer> {
         return new KnownOptions(parser(new ServeCommand()));
     }
 
+    private static Optional<RequestTracing> tracing(Optional<SpanExporter> exporter, String name) {
+        return exporter.map(spans -> new RequestTracing(spans, name, InstantSource.system(), new SecureRandom()));
+    }
+
     private void serve(
             TandemServer server,
             EngineAssembly assembly,
             DeferredListener listener,
             String name,
+            ServerMetrics metrics,
             ApiKeys keys,
-            Optional<SpanExporter> exporter) {
-        ServerMetrics metrics = new ServerMetrics(name);
+            Optional<RequestTracing> tracing) {
         EngineHistory history =
                 new EngineHistory(Clock.system(), options.strategy.chosen().flag());
-        Optional<RequestTracing> tracing =
-                exporter.map(spans -> new RequestTracing(spans, name, InstantSource.system(), new SecureRandom()));
         EngineListener all = metrics.and(history);
         all = assembly.ideal().isPresent() ? all.and(assembly.ideal().get()) : all;
         listener.attach(tracing.isPresent() ? all.and(tracing.get()) : all);
-        exporter.ifPresent(spans -> metrics.watchTraces(spans::dropped));
         assembly.cost().ifPresent(metrics::watch);
         assembly.guard().ifPresent(metrics::watch);
         assembly.guard().ifPresent(history::watch);

@@ -206,12 +206,16 @@ final class ServeLoadOptions {
     }
 
     private int sharedPrompt() {
-        return workload.map(name -> Workload.parse(name, seed).sharedPrompt()).orElse(0);
+        return workload.map(name -> serveWorkload(name).sharedPrompt()).orElse(0);
+    }
+
+    private Workload serveWorkload(String name) {
+        return Workload.parse(name, seed).ofSingleRequests("bench simulate --request-rate has them");
     }
 
     private IntFunction<Prompts.Lengths> lengths() {
         if (workload.isPresent()) {
-            Workload work = Workload.parse(workload.get(), seed);
+            Workload work = serveWorkload(workload.get());
             return index -> new Prompts.Lengths(
                     work.request(index).prompt(), work.request(index).output());
         }

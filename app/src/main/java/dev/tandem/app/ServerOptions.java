@@ -2,6 +2,7 @@ package dev.tandem.app;
 
 import dev.tandem.app.config.Secret;
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.server.kvevents.KvEventsConfig;
 import dev.tandem.server.openai.CacheSaltFrom;
 import dev.tandem.text.answer.ToolCallFormat;
 import java.io.IOException;
@@ -61,6 +62,14 @@ final class ServerOptions {
     CacheSaltFrom cacheSaltFrom = CacheSaltFrom.NONE;
 
     @Option(
+            names = "--kv-events-config",
+            paramLabel = "JSON",
+            description = "Publish over ZeroMQ which prefixes enter and leave the cache, as vLLM does, for routers that"
+                    + " send a request to where its prefix is. Fields and defaults are vLLM's, for example"
+                    + " '{\"enable_kv_cache_events\": true, \"topic\": \"kv-events\"}'. Default: off.")
+    Optional<String> kvEventsConfig = Optional.empty();
+
+    @Option(
             names = "--served-model-name",
             paramLabel = "NAME",
             description = "Name of the model in requests and answers. Default: the model's own name.")
@@ -113,6 +122,20 @@ final class ServerOptions {
         if (shutdownTimeout < 0) {
             throw new ConfigurationException("--shutdown-timeout " + shutdownTimeout + " must be 0 or more seconds");
         }
+    }
+
+    /**
+     * Where KV events are published; empty when they are not.
+     *
+     * @throws ConfigurationException when the option's value cannot be used, or there is no cache to speak of
+     */
+    Optional<KvEventsConfig> kvEvents(MemoryOptions memory) {
+        Optional<KvEventsConfig> config = kvEventsConfig.flatMap(KvEventsConfig::parse);
+        if (config.isPresent() && !memory.prefixCaching.orElse(true)) {
+            throw new ConfigurationException("--kv-events-config publishes what the prefix cache holds, and"
+                    + " --no-enable-prefix-caching turns it off; leave one of the two out");
+        }
+        return config;
     }
 
     /**

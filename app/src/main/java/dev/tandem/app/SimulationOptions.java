@@ -86,7 +86,9 @@ final class SimulationOptions {
         Deviations deviations = options.strategy.deviations();
         boolean cohort = !deviations.has(Deviation.SPREAD_HOST_TOKENS);
         int maxBatchTokens = options.budget().maxBatchTokens();
-        long hostBytes = hybrid ? options.memory.hostKv.map(ByteSize::bytes).orElse(0L) : 0;
+        // gpu-only has a host pool in serve too; only a prefix cache makes a difference there worth a simulation
+        boolean hosts = hybrid || options.memory.prefixCaching.orElse(false);
+        long hostBytes = hosts ? options.memory.hostKv.map(ByteSize::bytes).orElse(0L) : 0;
         int hostBlocks = (int) (hostBytes / (shape.kvBytesPerToken() * BlockFormat.TOKENS));
         CostModel cost = new CostModel(profile);
         int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);

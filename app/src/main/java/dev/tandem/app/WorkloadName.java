@@ -10,9 +10,10 @@ class WorkloadName {
             names = "--workload",
             paramLabel = "WORKLOAD",
             defaultValue = "synthetic:128/128",
-            description = "Lengths of the requests: synthetic:IN/OUT, prefix:SHARED/OWN/OUT, osc, osc:MEAN_OUT,"
-                    + " azure-code, azure-conv or reasoning. With prefix, all prompts begin with the same SHARED"
-                    + " tokens. Default: ${DEFAULT-VALUE}.")
+            description = "Lengths of the requests: synthetic:IN/OUT, prefix:SHARED/OWN/OUT[/TURNS], osc,"
+                    + " osc:MEAN_OUT, azure-code, azure-conv or reasoning. With prefix, all prompts begin with the same"
+                    + " SHARED tokens; with TURNS, each begins a conversation in which a turn repeats all before it and"
+                    + " adds OWN tokens. Default: ${DEFAULT-VALUE}.")
     String name = "synthetic:128/128";
 
     Workload workload(long seed) {

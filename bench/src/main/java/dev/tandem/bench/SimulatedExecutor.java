@@ -43,7 +43,7 @@ public final class SimulatedExecutor implements Executor {
     private static final int FULL_BANDWIDTH_TOKENS = 14;
 
     /** The token that every simulated sampler chooses. */
-    private static final int SAMPLED_TOKEN = 5;
+    static final int SAMPLED_TOKEN = 5;
 
     private final ExecutorLimits limits;
     private final CostModel machine;

@@ -5,6 +5,8 @@ import dev.tandem.bench.load.Load;
 import dev.tandem.bench.load.LoadResult;
 import dev.tandem.bench.load.RequestTimes;
 import dev.tandem.engine.clock.VirtualClock;
+import dev.tandem.engine.kv.KvEventSink;
+import dev.tandem.engine.kv.PrefixCacheUse;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.loop.EngineLoop;
 import dev.tandem.engine.queue.AdmissionQueue;
@@ -17,9 +19,11 @@ import dev.tandem.engine.request.TokenSink;
 import dev.tandem.engine.schedule.Scheduler;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.PrimitiveIterator;
+import java.util.PriorityQueue;
 import java.util.SplittableRandom;
 
 /**
@@ -38,9 +42,14 @@ public final class SimulatedRun {
      * @param requests every request that arrived, measured or not, by arrival
      * @param hostTokenFraction fraction of the window's decoded tokens that were attended on the host
      * @param hostBusyFraction fraction of the window in which the CPU attended
+     * @param prefixCache what all requests found in the prefix cache
      */
     public record OpenLoop(
-            LoadResult load, List<RequestTimes> requests, double hostTokenFraction, double hostBusyFraction) {}
+            LoadResult load,
+            List<RequestTimes> requests,
+            double hostTokenFraction,
+            double hostBusyFraction,
+            PrefixCacheUse prefixCache) {}
 
     private final EngineConfig config;
     private final Workload workload;
@@ -61,12 +70,27 @@ public final class SimulatedRun {
             SimulatedExecutor executor,
             VirtualClock clock,
             Workload workload) {
+        this(config, scheduler, executor, clock, workload, KvEventSink.NONE);
+    }
+
+    /**
+     * As the other constructor.
+     *
+     * @param kvEvents receives the changes of the prefix cache
+     */
+    public SimulatedRun(
+            EngineConfig config,
+            Scheduler scheduler,
+            SimulatedExecutor executor,
+            VirtualClock clock,
+            Workload workload,
+            KvEventSink kvEvents) {
         this.config = config;
         this.workload = workload;
         this.executor = executor;
         this.clock = clock;
         this.queue = new AdmissionQueue(config.maxQueuedRequests(), clock);
-        this.loop = new EngineLoop(config, queue, scheduler, executor, clock, recorder);
+        this.loop = new EngineLoop(config, queue, scheduler, executor, clock, recorder, kvEvents);
         this.random = new SplittableRandom(config.seed());
     }
 
@@ -143,14 +167,25 @@ public final class SimulatedRun {
         }
         LoadResult result = LoadResult.of(load, requests.all);
         double hostTokenFraction = (double) counted.hostTokens() / Math.max(1, counted.decodeTokens());
-        return new OpenLoop(result, List.copyOf(requests.all), hostTokenFraction, busy / result.seconds());
+        return new OpenLoop(
+                result,
+                List.copyOf(requests.all),
+                hostTokenFraction,
+                busy / result.seconds(),
+                loop.stats().prefixCache());
     }
+
+    /** A request of an open loop: a conversation's turn, counted from 0. */
+    private record Turn(long arrival, int conversation, int number) {}
 
     /** The requests of an open loop, and what they experience. */
     private final class OpenLoopRequests {
         private final Load load;
         private final PrimitiveIterator.OfLong times;
         private final List<RequestTimes> all = new ArrayList<>();
+        /** Turns of conversations that have begun. */
+        private final PriorityQueue<Turn> turns = new PriorityQueue<>(Comparator.comparingLong(Turn::arrival));
+
         /** When the next request arrives; {@code Long.MAX_VALUE} after the last. */
         private long next;
 
@@ -169,34 +204,61 @@ public final class SimulatedRun {
                 return Long.MAX_VALUE;
             }
             long time = times.nextLong();
-            return load.window().admits(time, all.size()) ? time : Long.MAX_VALUE;
+            return load.window().admits(time, all.size() + turns.size()) ? time : Long.MAX_VALUE;
         }
 
         void submitDue() {
-            while (next <= clock.nanos()) {
-                Lengths lengths = workload.request(issued++);
-                RequestTimes request = new RequestTimes(next, lengths.prompt());
-                all.add(request);
-                lastArrival = next;
-                open += isMeasured(request) ? 1 : 0;
-                try {
-                    submit(lengths, event -> record(request, event));
-                } catch (RequestException e) {
-                    fail(request, "refused", String.valueOf(e.getMessage()));
+            while (nextArrival() <= clock.nanos()) {
+                if (next <= nextTurn()) {
+                    submit(new Turn(next, issued++, 0));
+                    next = following();
+                } else {
+                    submit(turns.remove());
                 }
-                next = following();
             }
         }
 
-        private void record(RequestTimes request, TokenEvent event) {
+        private void submit(Turn turn) {
+            Lengths lengths = workload.turn(turn.conversation(), turn.number());
+            RequestTimes request = new RequestTimes(turn.arrival(), lengths.prompt());
+            all.add(request);
+            lastArrival = turn.arrival();
+            open += isMeasured(request) ? 1 : 0;
+            try {
+                SimulatedRun.this.submit(turn, lengths, event -> record(turn, request, event));
+            } catch (RequestException e) {
+                fail(request, "refused", String.valueOf(e.getMessage()));
+            }
+        }
+
+        private void record(Turn turn, RequestTimes request, TokenEvent event) {
             switch (event) {
                 case TokenEvent.Token token -> request.receive(clock.nanos(), 1);
                 case TokenEvent.Finished finished -> {
                     request.end(clock.nanos());
                     open -= isMeasured(request) ? 1 : 0;
+                    think(turn);
                 }
                 case TokenEvent.Failed failed -> fail(request, "failed", failed.message());
             }
+        }
+
+        /** Has the next turn of a conversation arrive later, unless arrivals will have ended by then. */
+        private void think(Turn ended) {
+            int number = ended.number() + 1;
+            long arrival = clock.nanos() + load.thinkNanos(ended.conversation(), number);
+            int before = all.size() + turns.size() + (next == Long.MAX_VALUE ? 0 : 1);
+            if (number < workload.turns() && load.window().admits(arrival, before)) {
+                turns.add(new Turn(arrival, ended.conversation(), number));
+            }
+        }
+
+        private long nextTurn() {
+            return turns.isEmpty() ? Long.MAX_VALUE : turns.element().arrival();
+        }
+
+        private long nextArrival() {
+            return Math.min(next, nextTurn());
         }
 
         private void fail(RequestTimes request, String kind, String message) {
@@ -210,13 +272,13 @@ public final class SimulatedRun {
 
         /** Time to the next arrival, or {@code max} if that is less; at least 1 ns, so that the clock moves. */
         long untilNext(long max) {
-            return next == Long.MAX_VALUE && max == Long.MAX_VALUE
+            return nextArrival() == Long.MAX_VALUE && max == Long.MAX_VALUE
                     ? IDLE_NANOS
-                    : Math.max(1, Math.min(max, next - clock.nanos()));
+                    : Math.max(1, Math.min(max, nextArrival() - clock.nanos()));
         }
 
         boolean isOver() {
-            return next == Long.MAX_VALUE
+            return nextArrival() == Long.MAX_VALUE
                     && (open == 0 || clock.nanos() > lastArrival + load.window().drainNanos());
         }
     }
@@ -240,6 +302,11 @@ public final class SimulatedRun {
     }
 
     private void submit(Lengths lengths, TokenSink sink) {
+        submit(new Turn(clock.nanos(), submitted, 0), lengths, sink);
+    }
+
+    private void submit(Turn turn, Lengths lengths, TokenSink sink) {
+        submitted++;
         int context = config.contextTokens();
         int prompt = Math.min(lengths.prompt(), context - 1);
         SamplingParams sampling = SamplingParams.builder()
@@ -249,8 +316,23 @@ public final class SimulatedRun {
                 .build();
         String id = "sim-" + issued + "-" + random.nextLong();
         int[] tokens = new int[prompt];
-        // no two prompts agree beyond what the workload has them share
-        Arrays.fill(tokens, Math.min(workload.sharedPrompt(), prompt - 1), prompt, ++submitted);
+        fill(tokens, turn);
         queue.offer(List.of(new Request(id, tokens, sampling, 0, TextDecoder.none(), sink)));
+    }
+
+    /**
+     * Writes a prompt: what all share, then each turn's own tokens, with the answers between them. No two prompts agree
+     * beyond what the workload has them share.
+     */
+    private void fill(int[] tokens, Turn turn) {
+        Lengths first = workload.turn(turn.conversation(), 0);
+        int own = Math.max(1, first.prompt() - workload.sharedPrompt());
+        int at = Math.min(workload.sharedPrompt(), tokens.length - 1);
+        for (int number = 0; number <= turn.number(); number++) {
+            int answer = Math.min(at + own, tokens.length);
+            Arrays.fill(tokens, at, answer, 1 + turn.conversation() * workload.turns() + number);
+            at = Math.min(answer + first.output(), tokens.length);
+            Arrays.fill(tokens, answer, number < turn.number() ? at : answer, SimulatedExecutor.SAMPLED_TOKEN);
+        }
     }
 }

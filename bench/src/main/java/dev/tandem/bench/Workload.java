@@ -18,11 +18,13 @@ import java.util.regex.Pattern;
  *
  * @param name the name on the command line and in results
  * @param sharedPrompt tokens with which all prompts begin
+ * @param turns requests per conversation: each but the first begins with the prompt and the answer of the one before,
+ *     and adds as many tokens as the first has of its own
  */
-public record Workload(String name, List<Lengths> lengths, int sharedPrompt) {
+public record Workload(String name, List<Lengths> lengths, int sharedPrompt, int turns) {
     /** A workload whose prompts have nothing in common. */
     public Workload(String name, List<Lengths> lengths) {
-        this(name, lengths, 0);
+        this(name, lengths, 0, 1);
     }
 
     /** Prompt and output tokens of one request. */
@@ -30,15 +32,15 @@ public record Workload(String name, List<Lengths> lengths, int sharedPrompt) {
 
     private static final int SAMPLES = 4096;
     private static final Pattern SYNTHETIC = Pattern.compile("synthetic:(\\d{1,7})/(\\d{1,7})");
-    private static final Pattern PREFIX = Pattern.compile("prefix:(\\d{1,7})/(\\d{1,7})/(\\d{1,7})");
+    private static final Pattern PREFIX = Pattern.compile("prefix:(\\d{1,7})/(\\d{1,7})/(\\d{1,7})(?:/(\\d{1,3}))?");
     private static final Pattern OSC = Pattern.compile("osc(?::(\\d{1,7}))?");
     /** Synthetic lengths are within this fraction of their mean. */
     private static final double SPREAD = 0.1;
 
     /**
-     * Makes the workload of a name: {@code synthetic:IN/OUT} (uniform within 10 %), {@code prefix:SHARED/OWN/OUT}
-     * (fixed lengths), {@code osc} or {@code osc:MEAN_OUT}, {@code azure-code}, {@code azure-conv} or
-     * {@code reasoning}.
+     * Makes the workload of a name: {@code synthetic:IN/OUT} (uniform within 10 %), {@code prefix:SHARED/OWN/OUT} and
+     * {@code prefix:SHARED/OWN/OUT/TURNS} (fixed lengths), {@code osc} or {@code osc:MEAN_OUT}, {@code azure-code},
+     * {@code azure-conv} or {@code reasoning}.
      *
      * @param seed of the random lengths
      * @throws ConfigurationException if the name is not known; the message lists all names
@@ -57,7 +59,8 @@ public record Workload(String name, List<Lengths> lengths, int sharedPrompt) {
                     name,
                     Integer.parseInt(prefix.group(1)),
                     Integer.parseInt(prefix.group(2)),
-                    Integer.parseInt(prefix.group(3)));
+                    Integer.parseInt(prefix.group(3)),
+                    prefix.group(4) == null ? 1 : Integer.parseInt(prefix.group(4)));
         }
         Matcher osc = OSC.matcher(name);
         if (osc.matches()) {
@@ -70,7 +73,7 @@ public record Workload(String name, List<Lengths> lengths, int sharedPrompt) {
             case "reasoning" -> new Workload(name, reasoning(random));
             default ->
                 throw new ConfigurationException("--workload " + name
-                        + " is not known; use synthetic:IN/OUT, prefix:SHARED/OWN/OUT, osc,"
+                        + " is not known; use synthetic:IN/OUT, prefix:SHARED/OWN/OUT[/TURNS], osc,"
                         + " osc:MEAN_OUT, azure-code, azure-conv or reasoning");
         };
     }
@@ -78,6 +81,26 @@ public record Workload(String name, List<Lengths> lengths, int sharedPrompt) {
     /** The lengths of the request at {@code index}; the list repeats. */
     public Lengths request(int index) {
         return lengths.get(index % lengths.size());
+    }
+
+    /** The lengths of a turn of the conversation that begins with the request at {@code index}; turns count from 0. */
+    public Lengths turn(int index, int turn) {
+        Lengths first = request(index);
+        int grown = turn * (first.prompt() - sharedPrompt + first.output());
+        return new Lengths(first.prompt() + grown, first.output());
+    }
+
+    /**
+     * This workload, for a benchmark that keeps requests in progress and so has no time between turns.
+     *
+     * @throws ConfigurationException when conversations have several turns
+     */
+    public Workload ofSingleRequests(String remedy) {
+        if (turns > 1) {
+            throw new ConfigurationException("--workload " + name + " has conversations of " + turns
+                    + " turns, which need requests that arrive at a rate; " + remedy);
+        }
+        return this;
     }
 
     /**
@@ -130,12 +153,12 @@ public record Workload(String name, List<Lengths> lengths, int sharedPrompt) {
         return (double) prompt / output;
     }
 
-    private static Workload prefix(String name, int shared, int own, int out) {
-        if (own < 1 || out < 1) {
+    private static Workload prefix(String name, int shared, int own, int out, int turns) {
+        if (own < 1 || out < 1 || turns < 1) {
             throw new ConfigurationException("--workload " + name + ": each request needs at least 1 token of its own"
-                    + " prompt, and 1 of output");
+                    + " prompt, and 1 of output; a conversation needs at least 1 turn");
         }
-        return new Workload(name, List.of(new Lengths(shared + own, out)), shared);
+        return new Workload(name, List.of(new Lengths(shared + own, out)), shared, turns);
     }
 
     private static List<Lengths> synthetic(int in, int out, SplittableRandom random) {

@@ -1,10 +1,12 @@
 package dev.tandem.bench;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.tandem.bench.SimulatedMachine.Host;
 import dev.tandem.bench.Workload.Lengths;
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.util.List;
@@ -47,6 +49,26 @@ class WorkloadTest {
         assertThat(fraction(longer, request -> request.output() <= 15))
                 .as("of the longer request beyond its middle, seed %d", seed)
                 .isCloseTo(0.5, within(1.2 * TOLERANCE));
+    }
+
+    @Test
+    void aTurnRepeatsAllBeforeItAndAddsItsOwn() {
+        Workload workload = Workload.parse("prefix:100/20/5/3", 0);
+        assertThat(workload.turns()).isEqualTo(3);
+        assertThat(workload.turn(7, 0)).isEqualTo(new Lengths(120, 5));
+        assertThat(workload.turn(7, 2)).isEqualTo(new Lengths(170, 5));
+        assertThat(Workload.parse("prefix:100/20/5", 0).turns()).isEqualTo(1);
+    }
+
+    @Test
+    void turnsNeedALoadWithArrivals() {
+        assertThatThrownBy(() -> Workload.parse("prefix:100/20/5/3", 0).ofSingleRequests("add --request-rate"))
+                .isInstanceOf(ConfigurationException.class)
+                .hasMessage("--workload prefix:100/20/5/3 has conversations of 3 turns, which need requests that arrive"
+                        + " at a rate; add --request-rate");
+        assertThatThrownBy(() -> Workload.parse("prefix:100/20/5/0", 0))
+                .isInstanceOf(ConfigurationException.class)
+                .hasMessageContaining("at least 1 turn");
     }
 
     /** In a stationary loop a request ends each 20 steps of each place, from the first step on. */

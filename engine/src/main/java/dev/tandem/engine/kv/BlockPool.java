@@ -49,6 +49,7 @@ public final class BlockPool {
     private final int[] newer;
     private int cached;
     private long evictions;
+    private long cacheChanges;
     private final Consumer<PrefixNode> evicted;
 
     /**
@@ -133,6 +134,11 @@ public final class BlockPool {
         return evictions;
     }
 
+    /** How often a block has become cached, or ceased to be. */
+    long cacheChanges() {
+        return cacheChanges;
+    }
+
     @Nullable
     PrefixNode node(int block) {
         return nodes[block];
@@ -197,6 +203,7 @@ public final class BlockPool {
             newer[older[end]] = block;
             older[end] = block;
             cached++;
+            cacheChanges++;
         }
     }
 
@@ -223,6 +230,7 @@ public final class BlockPool {
         newer[older[block]] = newer[block];
         older[newer[block]] = older[block];
         cached--;
+        cacheChanges++;
     }
 
     private void evictOldest() {

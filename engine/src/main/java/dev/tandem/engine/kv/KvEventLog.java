@@ -100,6 +100,7 @@ final class KvEventLog {
             stored.add(hashes, known, node.tokens, known * blockTokens);
         }
 
+        /** Records a node that was dropped; its children come before it. */
         void dropped(PrefixNode node) {
             RemovedRun removed = run instanceof RemovedRun last && last.tier == tier ? last : null;
             if (removed == null) {
@@ -108,10 +109,10 @@ final class KvEventLog {
                 run = removed;
             }
             long[] hashes = hashes(node);
-            for (long hash : hashes) {
-                boolean held = hashes.length > 1 && holders.merge(hash, -1, KvEventLog::sumOrNone) != null;
+            for (int i = hashes.length - 1; i >= 0; i--) {
+                boolean held = hashes.length > 1 && holders.merge(hashes[i], -1, KvEventLog::sumOrNone) != null;
                 if (!held) {
-                    removed.add(hash);
+                    removed.add(hashes[i]);
                 }
             }
         }
@@ -194,14 +195,9 @@ final class KvEventLog {
             hashes[count++] = hash;
         }
 
-        /** The last one first, because a tree drops a node before its children. */
         @Override
         public KvEvent event(int blockTokens) {
-            long[] reversed = new long[count];
-            for (int i = 0; i < count; i++) {
-                reversed[i] = hashes[count - 1 - i];
-            }
-            return new Removed(tier, reversed);
+            return new Removed(tier, Arrays.copyOf(hashes, count));
         }
     }
 }

@@ -127,7 +127,13 @@ final class PrefixTree {
 
     /** Drops a node and its descendants. */
     void drop(PrefixNode node, Consumer<PrefixNode> dropped) {
-        remove(node, log == null ? dropped : dropped.andThen(log::dropped));
+        if (log == null) {
+            remove(node, dropped);
+            return;
+        }
+        List<PrefixNode> nodes = new ArrayList<>();
+        remove(node, dropped.andThen(nodes::add));
+        nodes.reversed().forEach(log::dropped);
     }
 
     private void remove(PrefixNode node, Consumer<PrefixNode> removed) {

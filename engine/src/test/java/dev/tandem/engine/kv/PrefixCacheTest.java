@@ -313,6 +313,25 @@ class PrefixCacheTest {
         assertThat(hostHit(waiting(tokens(0, 42)))).hasSize(5);
     }
 
+    /** A prompt takes many blocks at once, so more than the coldest few are to have copies. */
+    @Test
+    void demotionGoesOnBehindBlocksThatHaveCopies() {
+        PrefixCacheOptions options = PrefixCacheOptions.on(1);
+        cache = new KvCache(BLOCK, HOST_BLOCK, 130, 60, PrefillStaging.NONE, options, Long.MAX_VALUE);
+        for (int i = 0; i < 50; i++) {
+            cache.release(computed(tokens(100 * i, 100 * i + 12)));
+        }
+        cache.release(computed(tokens(0, 12))); // comes back, and was evicted
+        while (!cache.demote(3).isEmpty()) {
+            cache.checkIntegrity(List.of());
+        }
+        for (int i = 20; i < 50; i++) {
+            assertThat(hostHit(waiting(tokens(100 * i, 100 * i + 12))))
+                    .as("prefix %d", i)
+                    .hasSize(1);
+        }
+    }
+
     /** A sequence that leaves at the submit is registered before its result is known, and may be demoted by then. */
     @Test
     void aPurgeReachesDemotedCopies() {

@@ -131,6 +131,12 @@ public enum Metric {
             Type.COUNTER,
             Unit.BLOCKS,
             "Host blocks to which prefixes were copied before their GPU blocks were needed."),
+    KV_EVENT_BATCHES(
+            "tandem:kv_event_batches_total",
+            Type.COUNTER,
+            Unit.BATCHES,
+            "Batches of KV events, one per step with some: published, or dropped because the queue was full.",
+            "outcome"),
     PREFIX_CACHE_USAGE(
             "tandem:prefix_cache_usage_perc",
             Type.GAUGE,
@@ -196,6 +202,7 @@ public enum Metric {
         REQUESTS("requests"),
         BLOCKS("KV blocks"),
         EVENTS("events"),
+        BATCHES("batches"),
         SPANS("spans"),
         FRACTION("fraction, 0.1 is 10 %"),
         BOOLEAN("0 or 1"),

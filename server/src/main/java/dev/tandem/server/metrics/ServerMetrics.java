@@ -160,6 +160,14 @@ public final class ServerMetrics implements EngineListener {
         read(Metric.PREFIX_CACHE_DEMOTIONS, () -> use.get().demotions());
     }
 
+    /** Adds how many batches of KV events were published, and how many were dropped. */
+    public void watchKvEvents(LongSupplier published, LongSupplier dropped) {
+        readAll(Metric.KV_EVENT_BATCHES, values -> {
+            values.set(published.getAsLong(), "published");
+            values.set(dropped.getAsLong(), "dropped");
+        });
+    }
+
     /** Adds the cost model's prediction error. */
     public void watch(CostModel cost) {
         read(Metric.PREDICTION_ERROR, cost::error);

@@ -72,6 +72,7 @@ class ServerMetricsTest {
                 new PrefixCacheUse(0, 0, 0, 0, none, none, 0),
                 "");
         metrics.watch(() -> stats, () -> 0, 16);
+        metrics.watchKvEvents(() -> 0, () -> 0);
         CostModel cost = TestProfile.model();
         metrics.watch(cost);
         metrics.watch(new StrategySelector(
