@@ -22,6 +22,7 @@ import picocli.CommandLine.ParseResult;
         subcommands = {
             ServeCommand.class,
             GenerateCommand.class,
+            ChatCommand.class,
             BenchCommand.class,
             ProfileCommand.class,
             IdealCommand.class,
@@ -43,6 +44,7 @@ import picocli.CommandLine.ParseResult;
             "  tandem list                       the models on this machine, and short names of others",
             "  tandem top                        both tiers of a running server, live",
             "  tandem generate --prompt 'Hi'     one answer in the terminal",
+            "  tandem chat                       a conversation in the terminal",
             "  tandem bench throughput           how fast this machine is",
             "  tandem profile                    the measurements that predictions use, taken again",
             "  tandem ideal --preset h200-26k    the best possible gain of a machine, and what limits it",
@@ -58,7 +60,7 @@ import picocli.CommandLine.ParseResult;
         })
 public final class Main implements Runnable {
     private static final Set<String> HELP = Set.of("-h", "--help", "help", "-V", "--version");
-    private static final Set<String> MODEL_COMMANDS = Set.of("serve", "generate", "bench", "profile");
+    private static final Set<String> MODEL_COMMANDS = Set.of("serve", "generate", "chat", "bench", "profile");
 
     @CommandLine.Spec
     CommandLine.Model.CommandSpec spec;
