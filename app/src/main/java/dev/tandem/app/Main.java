@@ -34,6 +34,7 @@ import picocli.CommandLine.ParseResult;
             PsCommand.class,
             TopCommand.class,
             ConfigCommand.class,
+            CompletionCommand.class,
             CommandLine.HelpCommand.class
         },
         description = "Serves large language models on a GPU, with part of the KV cache and its attention on the CPU.",
@@ -49,6 +50,7 @@ import picocli.CommandLine.ParseResult;
             "  tandem profile                    the measurements that predictions use, taken again",
             "  tandem ideal --preset h200-26k    the best possible gain of a machine, and what limits it",
             "  tandem config show                every option, its value and where that comes from",
+            "  tandem completion bash            what completes these commands in a shell",
             "  tandem doctor                     what was found on this machine, and what is missing"
         },
         exitCodeListHeading = "%nExit status:%n",
@@ -69,7 +71,7 @@ public final class Main implements Runnable {
     static final class TandemVersion implements CommandLine.IVersionProvider {
         @Override
         public String[] getVersion() {
-            return new String[] {"tandem " + Version.text()};
+            return new String[] {"tandem " + Version.text() + " (commit " + BenchReport.commit() + ")"};
         }
     }
 
