@@ -26,6 +26,7 @@ final class StubServer implements AutoCloseable {
 
     private final HttpServer server;
     private volatile String events = "";
+    private volatile String refusal = "";
     private volatile int status = 200;
     private volatile boolean endless;
 
@@ -59,15 +60,14 @@ final class StubServer implements AutoCloseable {
     }
 
     void script(String newEvents) {
-        status = 200;
         events = newEvents;
         endless = false;
     }
 
-    void refuse(int newStatus, String body) {
+    /** Refuses the next request, and answers the others as before. */
+    void refuseOnce(int newStatus, String body) {
         status = newStatus;
-        events = body;
-        endless = false;
+        refusal = body;
     }
 
     /** Sends this part from now on, and comments until the client leaves. */
@@ -78,8 +78,14 @@ final class StubServer implements AutoCloseable {
 
     private void answer(HttpExchange exchange) throws IOException {
         requests.add(JSON.readTree(exchange.getRequestBody().readAllBytes()));
+        if (status != 200) {
+            int refused = status;
+            status = 200;
+            send(exchange, refused, refusal);
+            return;
+        }
         if (!endless) {
-            send(exchange, status, events);
+            send(exchange, 200, events);
             return;
         }
         exchange.sendResponseHeaders(200, 0);
