@@ -25,6 +25,9 @@ final class ConfigShowCommand implements Callable<Integer> {
     @Mixin
     HttpOptions http = new HttpOptions();
 
+    @Mixin
+    TraceOptions traces = new TraceOptions();
+
     @Spec
     CommandSpec spec;
 

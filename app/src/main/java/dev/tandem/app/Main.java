@@ -22,6 +22,7 @@ import picocli.CommandLine.ParseResult;
         subcommands = {
             ServeCommand.class,
             GenerateCommand.class,
+            ChatCommand.class,
             BenchCommand.class,
             ProfileCommand.class,
             IdealCommand.class,
@@ -33,6 +34,7 @@ import picocli.CommandLine.ParseResult;
             PsCommand.class,
             TopCommand.class,
             ConfigCommand.class,
+            CompletionCommand.class,
             CommandLine.HelpCommand.class
         },
         description = "Serves large language models on a GPU, with part of the KV cache and its attention on the CPU.",
@@ -43,10 +45,12 @@ import picocli.CommandLine.ParseResult;
             "  tandem list                       the models on this machine, and short names of others",
             "  tandem top                        both tiers of a running server, live",
             "  tandem generate --prompt 'Hi'     one answer in the terminal",
+            "  tandem chat                       a conversation in the terminal",
             "  tandem bench throughput           how fast this machine is",
             "  tandem profile                    the measurements that predictions use, taken again",
             "  tandem ideal --preset h200-26k    the best possible gain of a machine, and what limits it",
             "  tandem config show                every option, its value and where that comes from",
+            "  tandem completion bash            what completes these commands in a shell",
             "  tandem doctor                     what was found on this machine, and what is missing"
         },
         exitCodeListHeading = "%nExit status:%n",
@@ -58,7 +62,7 @@ import picocli.CommandLine.ParseResult;
         })
 public final class Main implements Runnable {
     private static final Set<String> HELP = Set.of("-h", "--help", "help", "-V", "--version");
-    private static final Set<String> MODEL_COMMANDS = Set.of("serve", "generate", "bench", "profile");
+    private static final Set<String> MODEL_COMMANDS = Set.of("serve", "generate", "chat", "bench", "profile");
 
     @CommandLine.Spec
     CommandLine.Model.CommandSpec spec;
@@ -67,7 +71,7 @@ public final class Main implements Runnable {
     static final class TandemVersion implements CommandLine.IVersionProvider {
         @Override
         public String[] getVersion() {
-            return new String[] {"tandem " + Version.text()};
+            return new String[] {"tandem " + Version.text() + " (commit " + BenchReport.commit() + ")"};
         }
     }
 

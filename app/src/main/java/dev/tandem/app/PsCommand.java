@@ -11,7 +11,7 @@ import picocli.CommandLine.Mixin;
         mixinStandardHelpOptions = true,
         description = "Lists the requests of a running server: who runs, who waits, where and why.",
         footerHeading = "%nExamples:%n",
-        footer = {"  tandem ps", "  tandem ps --url http://127.0.0.1:9000"})
+        footer = {"  tandem ps", "  tandem ps --base-url http://127.0.0.1:9000"})
 final class PsCommand implements Callable<Integer> {
     @Mixin
     RunningServerOptions server = new RunningServerOptions();

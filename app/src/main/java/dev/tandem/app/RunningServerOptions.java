@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.app.config.Secret;
 import dev.tandem.engine.config.ConfigurationException;
 import java.io.IOException;
 import java.net.URI;
@@ -19,18 +20,19 @@ final class RunningServerOptions {
     private static final Duration TIMEOUT = Duration.ofSeconds(10);
 
     @Option(
-            names = "--url",
+            names = "--base-url",
             paramLabel = "URL",
             defaultValue = "http://127.0.0.1:8000",
             description = "Address of the server. Default: ${DEFAULT-VALUE}.")
-    String url = "http://127.0.0.1:8000";
+    String baseUrl = "http://127.0.0.1:8000";
 
     @Option(
             names = "--api-key",
             paramLabel = "KEY",
             defaultValue = "${env:TANDEM_API_KEY}",
+            converter = Secret.Converter.class,
             description = "Key of the server. Default: the variable TANDEM_API_KEY; without it none is sent.")
-    Optional<String> apiKey = Optional.empty();
+    Optional<Secret> apiKey = Optional.empty();
 
     /**
      * What {@code /tandem/engine} of the server says.
@@ -41,25 +43,28 @@ final class RunningServerOptions {
         HttpResponse<String> answer;
         try {
             HttpRequest.Builder request = HttpRequest.newBuilder(
-                            URI.create(url.replaceAll("/+$", "") + "/tandem/engine"))
+                            URI.create(baseUrl.replaceAll("/+$", "") + "/tandem/engine"))
                     .timeout(TIMEOUT);
-            apiKey.filter(key -> !key.isBlank()).ifPresent(key -> request.header("Authorization", "Bearer " + key));
+            apiKey.map(Secret::value)
+                    .filter(key -> !key.isBlank())
+                    .ifPresent(key -> request.header("Authorization", "Bearer " + key));
             answer = http.send(request.build(), HttpResponse.BodyHandlers.ofString());
         } catch (IllegalArgumentException e) {
-            throw new ConfigurationException("--url " + url + " is no address of a server (" + e.getMessage()
+            throw new ConfigurationException("--base-url " + baseUrl + " is no address of a server (" + e.getMessage()
                     + "); use one such as http://127.0.0.1:8000");
         } catch (IOException e) {
-            throw new ConfigurationException("no server answers at " + url + " ("
-                    + e.getClass().getSimpleName() + "); start one with tandem serve, or name another with --url");
+            throw new ConfigurationException("no server answers at " + baseUrl + " ("
+                    + e.getClass().getSimpleName() + "); start one with tandem serve, or name another with --base-url");
         }
         return switch (answer.statusCode()) {
             case 200 -> JSON.readTree(answer.body());
             case 401 ->
-                throw new ConfigurationException("the server at " + url + " needs one of its API keys; set --api-key or"
-                        + " the variable TANDEM_API_KEY");
-            case 503 -> throw new ConfigurationException("the server at " + url + " is loading its model; try again");
+                throw new ConfigurationException("the server at " + baseUrl
+                        + " needs one of its API keys; set --api-key or" + " the variable TANDEM_API_KEY");
+            case 503 ->
+                throw new ConfigurationException("the server at " + baseUrl + " is loading its model; try again");
             default ->
-                throw new ConfigurationException("the server at " + url + " answers " + answer.statusCode()
+                throw new ConfigurationException("the server at " + baseUrl + " answers " + answer.statusCode()
                         + " to /tandem/engine; it must be a Tandem of version 0.1 or later");
         };
     }

@@ -1,6 +1,7 @@
 package dev.tandem.app;
 
 import dev.tandem.app.config.KnownOptions;
+import dev.tandem.app.config.Secret;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.kv.KvEventSink;
@@ -157,6 +158,16 @@ final class ServeCommand implements Callable<Integer> {
         http.check();
         options.check();
         traces.settings(System.getenv());
+    }
+
+    /** A server without a page on a free port of the loopback address, for one client with this key. */
+    static ServeCommand onLoopback(ModelOptions options, Secret key) {
+        ServeCommand serve = new ServeCommand();
+        serve.options = options;
+        serve.listen.port = 0;
+        serve.listen.ui = false;
+        serve.listen.apiKey = Optional.of(key);
+        return serve;
     }
 
     /** A parser for this command alone. */

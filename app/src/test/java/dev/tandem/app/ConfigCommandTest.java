@@ -7,8 +7,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import picocli.CommandLine;
 import picocli.CommandLine.Model.OptionSpec;
 
 /** {@code config show} and {@code config check}, and errors of {@code serve} with a file. */
@@ -110,6 +112,17 @@ class ConfigCommandTest {
                 .toList();
         assertThat(flags).hasSizeGreaterThan(5);
         assertThat(flags).allMatch(option -> option.fallbackValue().equals("true"));
+    }
+
+    @Test
+    void showHasEveryOptionOfServe() {
+        CommandLine tandem = Main.command();
+        assertThat(names(tandem.getSubcommands().get("config").getSubcommands().get("show")))
+                .isEqualTo(names(tandem.getSubcommands().get("serve")));
+    }
+
+    private static Set<String> names(CommandLine command) {
+        return command.getCommandSpec().optionsMap().keySet();
     }
 
     @Test

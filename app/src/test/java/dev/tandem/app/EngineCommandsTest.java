@@ -59,12 +59,13 @@ class EngineCommandsTest {
             assertThat(server.post("/v1/completions", body, "Authorization", "Bearer secret")
                             .statusCode())
                     .isEqualTo(200);
-            CommandRun refused = CommandRun.of("ps", "--url", server.address, "--api-key", "wrong");
+            CommandRun refused = CommandRun.of("ps", "--base-url", server.address, "--api-key", "wrong");
             assertThat(refused.status()).isEqualTo(ExitCode.CANNOT_START);
             assertThat(refused.errors()).contains("--api-key");
-            CommandRun ps = CommandRun.of("ps", "--url", server.address, "--api-key", "secret");
+            CommandRun ps = CommandRun.of("ps", "--base-url", server.address, "--api-key", "secret");
             assertThat(ps.out()).isEqualTo("SmolLM2-135M-Instruct, ok: 0 live, 0 waiting\n");
-            CommandRun top = CommandRun.of("top", "--url", server.address + "/", "--api-key", "secret", "--count", "2");
+            CommandRun top =
+                    CommandRun.of("top", "--base-url", server.address + "/", "--api-key", "secret", "--count", "2");
             assertThat(top.status()).isZero();
             assertThat(top.out())
                     .contains("strategy     gpu-only\n", "last step    gpu-only ")
@@ -75,8 +76,10 @@ class EngineCommandsTest {
 
     @Test
     void errorsNameTheRemedy() {
-        assertThat(CommandRun.of("ps", "--url", "http://127.0.0.1:1").errors()).contains("no server", "tandem serve");
-        assertThat(CommandRun.of("ps", "--url", "no address").errors()).contains("--url no address", "http://127");
+        assertThat(CommandRun.of("ps", "--base-url", "http://127.0.0.1:1").errors())
+                .contains("no server", "tandem serve");
+        assertThat(CommandRun.of("ps", "--base-url", "no address").errors())
+                .contains("--base-url no address", "http://127");
         assertThat(CommandRun.of("top", "--interval", "0").errors()).contains("--interval 0");
         assertThat(CommandRun.of("top", "--count", "-1").errors()).contains("--count -1");
     }

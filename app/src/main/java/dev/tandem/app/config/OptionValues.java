@@ -27,7 +27,8 @@ import picocli.CommandLine.ParameterException;
  */
 public final class OptionValues implements IDefaultValueProvider {
     /** Variables of Tandem that set no option. */
-    private static final Set<String> OTHER_VARIABLES = Set.of("TANDEM_CACHE", "TANDEM_JAVA_OPTIONS");
+    private static final Set<String> OTHER_VARIABLES =
+            Set.of("TANDEM_CACHE", "TANDEM_JAVA_OPTIONS", "TANDEM_FETCH_JDK");
 
     private static final String FILE_VARIABLE = KnownOptions.variable(KnownOptions.CONFIG);
 
