@@ -362,6 +362,7 @@ def packages():
     svg = Svg(760, 350, "Modules: an arrow points to what a module uses")
     svg.text(16, 24, "Modules: an arrow points to what a module uses; app uses all", "title")
     boxes = {
+        "library": (560, 44),
         "app": (300, 44),
         "server": (40, 124),
         "bench": (220, 124),
@@ -374,6 +375,7 @@ def packages():
         "model": (400, 284),
     }
     uses = {
+        "library": ("app",),
         "app": ("server", "bench", "cuda"),
         "server": ("grammar",),
         "grammar": ("text", "engine"),

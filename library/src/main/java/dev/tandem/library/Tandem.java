@@ -29,13 +29,14 @@ import java.lang.System.Logger.Level;
 public final class Tandem implements AutoCloseable {
     private static final Logger LOG = System.getLogger(Tandem.class.getPackageName());
 
-    private final LoadedModel loaded;
+    private final Runnable unload;
     private final ServedModel model;
     private final TokenizerPool tokenizers;
     private final LocalApi api;
 
-    private Tandem(ServedModel model, LoadedModel loaded) {
-        this.loaded = loaded;
+    /** @param unload frees the model */
+    Tandem(ServedModel model, Runnable unload) {
+        this.unload = unload;
         this.model = model;
         this.tokenizers = TokenizerPool.of(model.engine().config().maxQueuedRequests());
         this.api = new LocalApi(model, tokenizers);
@@ -61,7 +62,7 @@ public final class Tandem implements AutoCloseable {
         JvmFlags.check();
         LoadedModel loaded =
                 LoadedModel.load(options.model(), options.arguments(), LogLines.to(line -> LOG.log(Level.INFO, line)));
-        return new Tandem(loaded.served(), loaded);
+        return new Tandem(loaded.served(), loaded::close);
     }
 
     /** Answers a user, with all defaults. */
@@ -128,6 +129,6 @@ public final class Tandem implements AutoCloseable {
     @Override
     public void close() {
         tokenizers.close(); // first: its threads use the model's tokenizer
-        loaded.close();
+        unload.run();
     }
 }
