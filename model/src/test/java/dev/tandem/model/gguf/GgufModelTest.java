@@ -107,16 +107,7 @@ class GgufModelTest {
     void everyFourthLayerOfSmolLm3DoesNotRotate() throws IOException {
         GgufBuilder file = GgufBuilder.model("smollm3").set("smollm3.block_count", 4);
         for (int layer = 1; layer < 4; layer++) {
-            String prefix = "blk." + layer + ".";
-            file.tensor(prefix + "attn_norm.weight", 8)
-                    .tensor(prefix + "attn_q.weight", 8, 8)
-                    .tensor(prefix + "attn_k.weight", 8, 4)
-                    .tensor(prefix + "attn_v.weight", 8, 4)
-                    .tensor(prefix + "attn_output.weight", 8, 8)
-                    .tensor(prefix + "ffn_norm.weight", 8)
-                    .tensor(prefix + "ffn_gate.weight", 8, 6)
-                    .tensor(prefix + "ffn_up.weight", 8, 6)
-                    .tensor(prefix + "ffn_down.weight", 6, 8);
+            addLayer(file, layer);
         }
         try (Checkpoint checkpoint = open(file)) {
             assertThat(checkpoint.spec().layers().stream()
@@ -195,19 +186,25 @@ class GgufModelTest {
                 .hasMessageContaining("has the tensor output_norm.weight, which another part has too");
     }
 
+    /** Adds the tensors that a layer of every dense family has. */
+    private static GgufBuilder addLayer(GgufBuilder file, int layer) {
+        String prefix = "blk." + layer + ".";
+        return file.tensor(prefix + "attn_norm.weight", 8)
+                .tensor(prefix + "attn_q.weight", 8, 8)
+                .tensor(prefix + "attn_k.weight", 8, 4)
+                .tensor(prefix + "attn_v.weight", 8, 4)
+                .tensor(prefix + "attn_output.weight", 8, 8)
+                .tensor(prefix + "ffn_norm.weight", 8)
+                .tensor(prefix + "ffn_gate.weight", 8, 6)
+                .tensor(prefix + "ffn_up.weight", 8, 6)
+                .tensor(prefix + "ffn_down.weight", 6, 8);
+    }
+
     private static GgufBuilder gemma(int layers) {
         GgufBuilder file = GgufBuilder.model("gemma3").set("gemma3.block_count", layers);
         for (int layer = 0; layer < layers; layer++) {
             String prefix = "blk." + layer + ".";
-            file.tensor(prefix + "attn_norm.weight", 8)
-                    .tensor(prefix + "attn_q.weight", 8, 8)
-                    .tensor(prefix + "attn_k.weight", 8, 4)
-                    .tensor(prefix + "attn_v.weight", 8, 4)
-                    .tensor(prefix + "attn_output.weight", 8, 8)
-                    .tensor(prefix + "ffn_norm.weight", 8)
-                    .tensor(prefix + "ffn_gate.weight", 8, 6)
-                    .tensor(prefix + "ffn_up.weight", 8, 6)
-                    .tensor(prefix + "ffn_down.weight", 6, 8)
+            addLayer(file, layer)
                     .tensor(prefix + "attn_q_norm.weight", 4)
                     .tensor(prefix + "attn_k_norm.weight", 4)
                     .tensor(prefix + "post_attention_norm.weight", 8)
