@@ -23,9 +23,6 @@ import java.util.Arrays;
  */
 public final class KernelWarmUp {
     private static final int DEPTH = 64;
-    /** Inputs of the matrices: one super-block of quants. */
-    private static final int INPUTS = 256;
-
     private static final int ROUNDS = 400;
 
     private KernelWarmUp() {}
@@ -39,25 +36,24 @@ public final class KernelWarmUp {
         try (Arena arena = Arena.ofConfined()) {
             int columns = Lanes.PANEL;
             PackedMatrix[] matrices = {
+                // one of each width of quants
                 quantised(QuantFormat.Q4_1, arena),
-                quantised(QuantFormat.Q4_K, arena),
                 quantised(QuantFormat.Q5_0, arena),
-                quantised(QuantFormat.Q6_K, arena),
                 quantised(QuantFormat.Q8_0, arena),
-                new PackedMatrix.Plain(INPUTS, columns, DataType.FLOAT32, arena.allocate(4L * INPUTS * columns, 64))
+                new PackedMatrix.Plain(DEPTH, columns, DataType.FLOAT32, arena.allocate(4L * DEPTH * columns, 64))
             };
             long scratch = arena.allocate(PanelGemm.SCRATCH_BYTES, 64).address();
             KvStore store = new KvStore(KvTier.HOST, 2, 1, 1, DEPTH, DataType.FLOAT32, arena);
             AttentionScratch attention = new AttentionScratch(PagedAttention.TILE_ROWS, DEPTH, arena);
             PagedAttention.Rule rule = new PagedAttention.Rule(3, 0, 0.1);
-            float[] x = new float[16 * INPUTS];
+            float[] x = new float[16 * DEPTH];
             Arrays.fill(x, 0.1f);
             GemmInput input = new GemmInput();
-            float[] out = new float[16 * INPUTS];
+            float[] out = new float[16 * DEPTH];
             for (int round = 0; round < ROUNDS; round++) {
                 for (PackedMatrix matrix : matrices) {
                     for (int rows = 1; rows <= 15; rows += 14) {
-                        input.begin(matrix, rows, x, INPUTS);
+                        input.begin(matrix, rows, x, DEPTH);
                         for (int part = 0; part < input.parts(); part++) {
                             input.arrange(part);
                         }
@@ -74,7 +70,7 @@ public final class KernelWarmUp {
     }
 
     private static PackedMatrix.Quantised quantised(QuantFormat format, Arena arena) {
-        PackedMatrix.Quantised shape = new PackedMatrix.Quantised(INPUTS, Lanes.PANEL, format, MemorySegment.NULL);
-        return new PackedMatrix.Quantised(INPUTS, Lanes.PANEL, format, arena.allocate(shape.panelBytes(), 64));
+        PackedMatrix.Quantised shape = new PackedMatrix.Quantised(DEPTH, Lanes.PANEL, format, MemorySegment.NULL);
+        return new PackedMatrix.Quantised(DEPTH, Lanes.PANEL, format, arena.allocate(shape.panelBytes(), 64));
     }
 }

@@ -52,6 +52,7 @@ public final class MatrixPacker {
                 store(data, to, (long) Lanes.PANEL * type.bytes(), row, type);
             }
         });
+        unload(tensors);
         return matrix;
     }
 
@@ -102,7 +103,17 @@ public final class MatrixPacker {
             }
             MemorySegment.copy(words, 0, data, ValueLayout.JAVA_INT, panel * matrix.panelBytes(), words.length);
         });
+        unload(tensors);
         return matrix;
+    }
+
+    /** Gives the pages of a file back that are in memory a second time now; where they are read again, they return. */
+    private static void unload(List<Tensor> tensors) {
+        for (Tensor tensor : tensors) {
+            if (tensor.data().isMapped()) {
+                tensor.data().unload();
+            }
+        }
     }
 
     /** Allocates zeroed pages that have not been touched, so that the packing threads are the first to write them. */
