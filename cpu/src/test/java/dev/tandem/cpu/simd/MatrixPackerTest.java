@@ -8,14 +8,19 @@ import dev.tandem.model.weights.Tensor;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 
-/** Packing of weights: who touches the memory. */
+/** Packing of weights: who touches the memory, and what stays of the file. */
 class MatrixPackerTest {
     private static final long PAGE = 4096;
     private static final int DEPTH = 1024;
@@ -33,6 +38,43 @@ class MatrixPackerTest {
             assertThat(matrix.data().byteSize()).isEqualTo(512L << 20);
             assertThat((residentPages() - before) * PAGE).isLessThan(128L << 20);
         }
+    }
+
+    /** Else a model would be in memory twice: packed, and as pages of its file. */
+    @ParameterizedTest
+    @EnumSource(
+            value = ElementType.class,
+            names = {"F32", "Q4_K"})
+    @EnabledOnOs(OS.LINUX)
+    void packedPagesOfAFileAreGivenBack(ElementType type, @TempDir Path folder) throws IOException {
+        int columns = (int) ((64L << 20) / type.bytes(DEPTH));
+        Path file = folder.resolve("weights");
+        Files.write(file, new byte[(int) type.bytes(DEPTH) * columns]);
+        try (Arena arena = Arena.ofConfined();
+                FileChannel channel = FileChannel.open(file)) {
+            MemorySegment data = channel.map(FileChannel.MapMode.READ_ONLY, 0, channel.size(), arena);
+            List<Tensor> tensors = List.of(Tensor.of("w", type, columns, DEPTH, data));
+            MatrixPacker packer = new MatrixPacker(
+                    arena, (count, body) -> IntStream.range(0, count).forEach(body));
+            PackedMatrix matrix =
+                    type.quantised() ? packer.quantised(tensors) : packer.plain(tensors, DataType.BFLOAT16);
+            assertThat(matrix.columns()).isEqualTo(columns);
+            assertThat(mappedKilobytes(file)).isLessThan(1024);
+        }
+    }
+
+    /** How much of a mapped file is in this process's memory. */
+    private static long mappedKilobytes(Path file) throws IOException {
+        List<String> lines = Files.readAllLines(Path.of("/proc/self/smaps"));
+        int mapping = 0;
+        while (!lines.get(mapping).endsWith(file.toString())) {
+            mapping++;
+        }
+        String resident = lines.subList(mapping, lines.size()).stream()
+                .filter(line -> line.startsWith("Rss:"))
+                .findFirst()
+                .orElseThrow();
+        return Long.parseLong(resident.replaceAll("\\D", ""));
     }
 
     private static long residentPages() throws IOException {
