@@ -5,7 +5,6 @@ import dev.tandem.cpu.CpuExecutor;
 import dev.tandem.cpu.CpuOptions;
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.simd.Lanes;
-import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cpu.topology.NumaInterleaving;
 import dev.tandem.engine.clock.Clock;
@@ -19,8 +18,6 @@ import dev.tandem.model.weights.NamedWeights;
 import java.lang.management.ManagementFactory;
 import java.util.Locale;
 import java.util.Optional;
-import java.util.Set;
-import java.util.stream.Collectors;
 
 /** Makes the CPU executor from the options, chooses defaults for options that are not set, and reports them. */
 final class CpuBackend {
@@ -89,15 +86,13 @@ final class CpuBackend {
     static Backend start(ModelOptions options, Checkpoint checkpoint, StartLog log) {
         CpuBackend chosen = new CpuBackend(options, checkpoint.config());
         chosen.report(log);
-        if (checkpoint.weights() instanceof NamedWeights named && named.stored() instanceof GgufWeights gguf) {
-            chosen.reportUnpacked(gguf.matrixTypes(), log);
-        }
         if (options.gpu.kvChecksums) {
             log.notice(
                     "--kv-checksums has no effect: the CPU executor moves no KV between GPU and host. Leave it out.");
         }
         CpuExecutor executor = new CpuExecutor(checkpoint, chosen.cpu);
-        StartSummary.weights(chosen.cpu.weightType(), executor.weightBytes(), options.dtype, log);
+        String kept = keepsBlocks(checkpoint) ? "GGUF blocks as they are, KV in " : "computed in ";
+        StartSummary.weights(kept + chosen.cpu.weightType().flag(), executor.weightBytes(), options.dtype, log);
         StartSummary.memory(executor.limits(), log);
         StartSummary.tiers(
                 options.strategy.chosen(), chosen.cpu.attentionThreads(), Optional.empty(), executor.limits(), log);
@@ -114,16 +109,10 @@ final class CpuBackend {
                 Optional.empty());
     }
 
-    private void reportUnpacked(Set<ElementType> types, StartLog log) {
-        String unpacked = types.stream()
-                .filter(type -> type.quantised() && !MatrixPacker.keepsBlocks(type))
-                .map(ElementType::name)
-                .collect(Collectors.joining(", "));
-        if (!unpacked.isEmpty()) {
-            log.notice("Blocks of " + unpacked + " take " + cpu.weightType().bytes()
-                    + " bytes per weight: the CPU computes with Q4_0, Q4_1 and Q8_0 blocks only, and unpacks others to "
-                    + cpu.weightType().flag() + ". A file of those types needs less memory.");
-        }
+    private static boolean keepsBlocks(Checkpoint checkpoint) {
+        return checkpoint.weights() instanceof NamedWeights named
+                && named.stored() instanceof GgufWeights gguf
+                && gguf.matrixTypes().stream().anyMatch(ElementType::quantised);
     }
 
     private void report(StartLog log) {

@@ -151,7 +151,7 @@ final class CudaBackend {
                 .ifPresent(bytes -> log.row(
                         "bandwidth",
                         String.format(Locale.ROOT, "%.0f GB/s read beside a load on the other SMs", bytes / 1e3)));
-        StartSummary.weights(shape.type(), executor.weightBytes(), dtype, log);
+        StartSummary.weights("computed in " + shape.type().flag(), executor.weightBytes(), dtype, log);
     }
 
     /** Default of --host-kv in bytes: a quarter of the machine's memory, at most 32 GiB with a host tier. */

@@ -46,8 +46,8 @@ final class ModelOptions {
             paramLabel = "TYPE",
             defaultValue = AUTO,
             description = "Type of weights and KV cache: auto, bfloat16, float16 or float32. auto takes the file's own"
-                    + " type. On the CPU, Q4_0, Q4_1 and Q8_0 blocks of a GGUF file stay as they are, with a float32"
-                    + " KV cache by default, and other blocks become bfloat16. Default: ${DEFAULT-VALUE}.")
+                    + " type, and bfloat16 for a GGUF file with quantised blocks. On the CPU these blocks stay as they"
+                    + " are. Default: ${DEFAULT-VALUE}.")
     String dtype = AUTO;
 
     @Option(

@@ -2,7 +2,6 @@ package dev.tandem.app;
 
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.strategy.select.Strategy;
-import dev.tandem.model.config.DataType;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
@@ -11,9 +10,12 @@ import java.util.Optional;
 final class StartSummary {
     private StartSummary() {}
 
-    /** @param dtype value of the option */
-    static void weights(DataType type, long bytes, String dtype, StartLog log) {
-        log.row("weights", new ByteSize(bytes) + ", computed in " + type.flag() + " (--dtype " + dtype + ")");
+    /**
+     * @param stored how weights are kept
+     * @param dtype value of the option
+     */
+    static void weights(String stored, long bytes, String dtype, StartLog log) {
+        log.row("weights", new ByteSize(bytes) + ", " + stored + " (--dtype " + dtype + ")");
     }
 
     /** Adds one row per part of the GPU's memory, with the sizes aligned. */

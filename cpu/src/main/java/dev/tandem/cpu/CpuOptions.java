@@ -9,7 +9,7 @@ import dev.tandem.model.config.DataType;
  * @param threads workers, the engine thread included
  * @param attentionThreads how many of them compute the attention that a plan gives to the CPU
  * @param pinThreads whether to bind each worker to a core of its own, where {@code CpuTopology.canPin} allows it
- * @param weightType storage type of weights, except GGUF blocks that {@code MatrixPacker} keeps as they are
+ * @param weightType storage type of weights that are not quantised; GGUF blocks are kept as they are
  * @param kvType storage type of K and V
  * @param gpuBlocks blocks of the pool that stands for the GPU tier
  * @param hostBlocks blocks of the host tier's pool

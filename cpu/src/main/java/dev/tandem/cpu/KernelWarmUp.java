@@ -3,10 +3,11 @@ package dev.tandem.cpu;
 import dev.tandem.cpu.attention.AttentionScratch;
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.attention.PagedAttention;
-import dev.tandem.cpu.simd.GroupKernel;
+import dev.tandem.cpu.simd.GemmInput;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.simd.PackedMatrix;
 import dev.tandem.cpu.simd.PanelGemm;
+import dev.tandem.cpu.simd.QuantFormat;
 import dev.tandem.cpu.simd.RowOps;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.model.config.DataType;
@@ -35,8 +36,10 @@ public final class KernelWarmUp {
         try (Arena arena = Arena.ofConfined()) {
             int columns = Lanes.PANEL;
             PackedMatrix[] matrices = {
-                quantised(4, columns, arena),
-                quantised(8, columns, arena),
+                // one of each width of quants
+                quantised(QuantFormat.Q4_1, arena),
+                quantised(QuantFormat.Q5_0, arena),
+                quantised(QuantFormat.Q8_0, arena),
                 new PackedMatrix.Plain(DEPTH, columns, DataType.FLOAT32, arena.allocate(4L * DEPTH * columns, 64))
             };
             long scratch = arena.allocate(PanelGemm.SCRATCH_BYTES, 64).address();
@@ -45,13 +48,16 @@ public final class KernelWarmUp {
             PagedAttention.Rule rule = new PagedAttention.Rule(3, 0, 0.1);
             float[] x = new float[16 * DEPTH];
             Arrays.fill(x, 0.1f);
-            float[] groups = new float[16 * DEPTH];
+            GemmInput input = new GemmInput();
             float[] out = new float[16 * DEPTH];
             for (int round = 0; round < ROUNDS; round++) {
                 for (PackedMatrix matrix : matrices) {
                     for (int rows = 1; rows <= 15; rows += 14) {
-                        GroupKernel.gather(x, 0, DEPTH, DEPTH, groups, 0);
-                        PanelGemm.multiply(matrix, 0, rows, x, 0, DEPTH, groups, 0, out, 0, DEPTH, scratch);
+                        input.begin(matrix, rows, x, DEPTH);
+                        for (int part = 0; part < input.parts(); part++) {
+                            input.arrange(part);
+                        }
+                        PanelGemm.multiply(matrix, 0, input, 0, rows, out, 0, columns, scratch);
                     }
                 }
                 RowOps.rmsNorm(x, 0, x, 1e-5f, DEPTH, out, 0);
@@ -63,8 +69,8 @@ public final class KernelWarmUp {
         }
     }
 
-    private static PackedMatrix.Quantised quantised(int bits, int columns, Arena arena) {
-        PackedMatrix.Quantised shape = new PackedMatrix.Quantised(DEPTH, columns, bits, MemorySegment.NULL);
-        return new PackedMatrix.Quantised(DEPTH, columns, bits, arena.allocate(shape.panelBytes(), 64));
+    private static PackedMatrix.Quantised quantised(QuantFormat format, Arena arena) {
+        PackedMatrix.Quantised shape = new PackedMatrix.Quantised(DEPTH, Lanes.PANEL, format, MemorySegment.NULL);
+        return new PackedMatrix.Quantised(DEPTH, Lanes.PANEL, format, arena.allocate(shape.panelBytes(), 64));
     }
 }

@@ -4,10 +4,8 @@ import dev.tandem.cpu.attention.AttentionScratch;
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.attention.KvStores;
 import dev.tandem.cpu.attention.PagedAttention;
-import dev.tandem.cpu.simd.GroupKernel;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.simd.PackedMatrix;
-import dev.tandem.cpu.simd.PanelGemm;
 import dev.tandem.cpu.simd.RowOps;
 import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.step.Chunk;
@@ -18,7 +16,6 @@ import dev.tandem.model.config.QkNorm;
 import dev.tandem.model.config.Rope;
 import dev.tandem.model.config.RopeFrequencies;
 import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.List;
 
@@ -33,13 +30,6 @@ import java.util.List;
  * <p>Owned by: engine thread.
  */
 final class LlamaForward {
-    /** Rows of one GEMM task: inputs of 128 rows x 1536 x 4 bytes = 768 KiB stay in the second-level cache. */
-    private static final int ROW_BLOCK = 128;
-    /**
-     * GEMM tasks per worker and block of rows. A task computes adjacent panels, because these share cache lines of the
-     * output. With one panel per task two workers wrote the same lines in turn and were no faster than one worker.
-     */
-    private static final int TASKS_PER_WORKER = 4;
     /** Up to this many rows, computing a row-wise operation here costs less than handing it to the workers. */
     private static final int MAX_SERIAL_ROWS = 4;
 
@@ -58,9 +48,7 @@ final class LlamaForward {
     private final PagedAttention.Rule[] rules;
     private final float epsilon;
     private final AttentionScratch[] attentionScratch;
-    private final MemorySegment[] gemmScratch;
-    /** A GEMM's input rows, rearranged for {@link GroupKernel} in groups of eight; grows as needed. */
-    private float[] groups = new float[0];
+    private final ParallelGemm gemm;
 
     /**
      * @param attentionThreads how many workers compute the attention that a plan gives to the CPU
@@ -90,10 +78,9 @@ final class LlamaForward {
         this.rules = attention.stream().map(PagedAttention.Rule::of).toArray(PagedAttention.Rule[]::new);
         this.epsilon = (float) config.normEpsilon();
         this.attentionScratch = new AttentionScratch[workers.size()];
-        this.gemmScratch = new MemorySegment[workers.size()];
+        this.gemm = new ParallelGemm(workers, arena);
         for (int i = 0; i < workers.size(); i++) {
             attentionScratch[i] = new AttentionScratch(PagedAttention.maxRows(config.group()), config.headDim(), arena);
-            gemmScratch[i] = arena.allocate(PanelGemm.SCRATCH_BYTES, 64);
         }
     }
 
@@ -156,7 +143,7 @@ final class LlamaForward {
                 Arrays.fill(a.qkv, row * a.qkvWidth, (row + 1) * a.qkvWidth, 0);
             }
         });
-        gemm(w.qkv(), a.rows, normed ? a.normed : a.residual, a.hiddenWidth, a.qkv, a.qkvWidth);
+        gemm.add(w.qkv(), a.rows, normed ? a.normed : a.residual, a.hiddenWidth, a.qkv, a.qkvWidth);
         forEachRow(a.rows, row -> rotateAndAppend(a, layer, w, row));
     }
 
@@ -264,7 +251,7 @@ final class LlamaForward {
             }
             Arrays.fill(a.gateUp, row * a.gateUpWidth, (row + 1) * a.gateUpWidth, 0);
         });
-        gemm(w.gateUp(), a.rows, normed ? a.normed : a.residual, a.hiddenWidth, a.gateUp, a.gateUpWidth);
+        gemm.add(w.gateUp(), a.rows, normed ? a.normed : a.residual, a.hiddenWidth, a.gateUp, a.gateUpWidth);
         int intermediate = config.intermediate();
         forEachRow(a.rows, row -> {
             int gate = row * a.gateUpWidth;
@@ -278,13 +265,13 @@ final class LlamaForward {
     }
 
     /** Adds a projection to the residual stream: as it is, or normalised where norms are on outputs. */
-    private void project(PackedMatrix matrix, Activations a, float[] x, int xs, float[] norm) {
+    private void project(List<PackedMatrix> matrix, Activations a, float[] x, int xs, float[] norm) {
         if (!spec.norms().onOutputs()) {
-            gemm(matrix, a.rows, x, xs, a.residual, a.hiddenWidth);
+            gemm.add(matrix, a.rows, x, xs, a.residual, a.hiddenWidth);
             return;
         }
         Arrays.fill(a.normed, 0, a.rows * a.hiddenWidth, 0);
-        gemm(matrix, a.rows, x, xs, a.normed, a.hiddenWidth);
+        gemm.add(matrix, a.rows, x, xs, a.normed, a.hiddenWidth);
         forEachRow(a.rows, row -> {
             int at = row * a.hiddenWidth;
             RowOps.rmsNorm(a.normed, at, norm, epsilon, config.hidden(), a.normed, at);
@@ -318,44 +305,7 @@ final class LlamaForward {
                         a.normed,
                         row * a.hiddenWidth));
         Arrays.fill(out, 0, count * logitsWidth(), 0);
-        gemm(weights.head(), count, a.normed, a.hiddenWidth, out, logitsWidth());
-    }
-
-    /** Computes {@code out += x · matrix}; one task per run of adjacent panels and block of rows. */
-    private void gemm(PackedMatrix matrix, int rows, float[] x, int xs, float[] out, int os) {
-        int depth = matrix.depth();
-        int groupCount = GroupKernel.grouped(rows) / GroupKernel.ROWS;
-        if (groups.length < groupCount * GroupKernel.ROWS * depth) {
-            groups = new float[groupCount * GroupKernel.ROWS * depth];
-        }
-        float[] gathered = groups;
-        workers.run(
-                groupCount,
-                (group, worker) -> GroupKernel.gather(
-                        x, group * GroupKernel.ROWS * xs, xs, depth, gathered, group * GroupKernel.ROWS * depth));
-        int panels = matrix.panels();
-        int panelsPerTask = Math.max(1, panels / (workers.size() * TASKS_PER_WORKER));
-        int runs = (panels + panelsPerTask - 1) / panelsPerTask;
-        int rowBlocks = (rows + ROW_BLOCK - 1) / ROW_BLOCK;
-        workers.run(runs * rowBlocks, (index, worker) -> {
-            int from = index / runs * ROW_BLOCK;
-            int first = index % runs * panelsPerTask;
-            for (int panel = first; panel < Math.min(first + panelsPerTask, panels); panel++) {
-                PanelGemm.multiply(
-                        matrix,
-                        panel,
-                        Math.min(ROW_BLOCK, rows - from),
-                        x,
-                        from * xs,
-                        xs,
-                        gathered,
-                        from * depth,
-                        out,
-                        from * os + panel * Lanes.PANEL,
-                        os,
-                        gemmScratch[worker].address());
-            }
-        });
+        gemm.add(weights.head(), count, a.normed, a.hiddenWidth, out, logitsWidth());
     }
 
     private interface RowBody {

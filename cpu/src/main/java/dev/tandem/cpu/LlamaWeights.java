@@ -20,10 +20,10 @@ import java.util.List;
  * @param norm [hidden]: weights of the last norm
  * @param head the output projection; with tied embeddings, the embeddings packed
  */
-record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedMatrix head) {
+record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, List<PackedMatrix> head) {
 
     /**
-     * One decoder layer.
+     * One decoder layer. A projection is one matrix per run of tensors of one type, their columns side by side.
      *
      * @param qkvBias [q | k | v]; empty if the model has none
      * @param queryNorm [headDim] or [heads * headDim]; empty if the model does not normalise queries
@@ -35,21 +35,21 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
      */
     record Layer(
             float[] inputNorm,
-            PackedMatrix qkv,
+            List<PackedMatrix> qkv,
             float[] qkvBias,
             float[] queryNorm,
             float[] keyNorm,
-            PackedMatrix output,
+            List<PackedMatrix> output,
             float[] attentionNorm,
             float[] mlpInputNorm,
-            PackedMatrix gateUp,
-            PackedMatrix down,
+            List<PackedMatrix> gateUp,
+            List<PackedMatrix> down,
             float[] mlpNorm) {}
 
     /**
      * Loads and packs all weights.
      *
-     * @param type storage type of the packed matrices, except GGUF blocks that {@link MatrixPacker#keepsBlocks} keeps
+     * @param type storage type of matrices that are not quantised
      * @throws ModelException if a tensor is missing or has another shape
      */
     static LlamaWeights load(ModelSpec spec, Weights weights, DataType type, MatrixPacker packer) {
@@ -65,8 +65,23 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
     }
 
     private record Packing(DataType type, MatrixPacker packer) {
-        PackedMatrix pack(List<Tensor> tensors) {
-            return MatrixPacker.keepsBlocks(tensors) ? packer.quantised(tensors) : packer.plain(tensors, type);
+        /** Packs tensors side by side, neighbours of one type as one matrix. */
+        List<PackedMatrix> pack(List<Tensor> tensors) {
+            List<PackedMatrix> matrices = new ArrayList<>();
+            for (int first = 0, next; first < tensors.size(); first = next) {
+                next = first + 1;
+                while (next < tensors.size() && alike(tensors.get(first), tensors.get(next))) {
+                    next++;
+                }
+                List<Tensor> run = tensors.subList(first, next);
+                matrices.add(tensors.get(first).type().quantised() ? packer.quantised(run) : packer.plain(run, type));
+            }
+            return List.copyOf(matrices);
+        }
+
+        private static boolean alike(Tensor one, Tensor other) {
+            return one.type() == other.type()
+                    || !one.type().quantised() && !other.type().quantised();
         }
     }
 
@@ -120,13 +135,14 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
 
     /** Bytes of packed matrices that one decode step reads. */
     long bytes() {
-        long bytes = head.data().byteSize();
+        long bytes = bytes(head);
         for (Layer layer : layers) {
-            bytes += layer.qkv().data().byteSize()
-                    + layer.output().data().byteSize()
-                    + layer.gateUp().data().byteSize()
-                    + layer.down().data().byteSize();
+            bytes += bytes(layer.qkv()) + bytes(layer.output()) + bytes(layer.gateUp()) + bytes(layer.down());
         }
         return bytes;
+    }
+
+    private static long bytes(List<PackedMatrix> matrices) {
+        return matrices.stream().mapToLong(matrix -> matrix.data().byteSize()).sum();
     }
 }

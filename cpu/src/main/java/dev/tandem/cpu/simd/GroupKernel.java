@@ -21,20 +21,6 @@ public final class GroupKernel {
     }
 
     /**
-     * Interleaves eight rows.
-     *
-     * @param x [8, depth] from {@code xo}, rows {@code xs} apart
-     * @param to [depth][8] from {@code offset}; overwritten
-     */
-    public static void gather(float[] x, int xo, int xs, int depth, float[] to, int offset) {
-        for (int k = 0; k < depth; k++) {
-            for (int row = 0; row < ROWS; row++) {
-                to[offset + k * ROWS + row] = x[xo + row * xs + k];
-            }
-        }
-    }
-
-    /**
      * Computes {@code out += x · a} for one group.
      *
      * @param x [depth, 8] from {@code xo}

@@ -89,6 +89,10 @@ public final class Lanes {
         return FloatVector.fromMemorySegment(F, MEMORY, address, LE);
     }
 
+    static void store(FloatVector values, long address) {
+        values.intoMemorySegment(MEMORY, address, LE);
+    }
+
     static IntVector loadInts(long address) {
         return IntVector.fromMemorySegment(I, MEMORY, address, LE);
     }

@@ -34,17 +34,6 @@ public final class MatrixPacker {
         this.parallel = parallel;
     }
 
-    /** Whether all tensors are of one quantised type whose blocks can be kept without loss and without unpacking. */
-    public static boolean keepsBlocks(List<Tensor> tensors) {
-        ElementType type = tensors.getFirst().type();
-        return keepsBlocks(type) && tensors.stream().allMatch(tensor -> tensor.type() == type);
-    }
-
-    /** Whether blocks of this type can be kept without loss and without unpacking. */
-    public static boolean keepsBlocks(ElementType type) {
-        return type == ElementType.Q4_0 || type == ElementType.Q4_1 || type == ElementType.Q8_0;
-    }
-
     /**
      * Packs tensors of any type, converted to {@code type}.
      *
@@ -63,6 +52,7 @@ public final class MatrixPacker {
                 store(data, to, (long) Lanes.PANEL * type.bytes(), row, type);
             }
         });
+        unload(tensors);
         return matrix;
     }
 
@@ -86,86 +76,43 @@ public final class MatrixPacker {
         }
     }
 
-    /** Packs quantised tensors without changing their quants; {@link #keepsBlocks} must be true. */
+    /**
+     * Packs quantised tensors without changing their quants and scales.
+     *
+     * @param tensors all of one type and with the same number of columns
+     */
     public PackedMatrix.Quantised quantised(List<Tensor> tensors) {
         ElementType type = tensors.getFirst().type();
         int depth = tensors.getFirst().columns();
         int columns = rows(tensors);
-        int bits = type == ElementType.Q8_0 ? 8 : 4;
-        PackedMatrix.Quantised shape = new PackedMatrix.Quantised(depth, columns, bits, MemorySegment.NULL);
+        QuantFormat format = QuantFormat.of(type);
+        PackedMatrix.Quantised shape = new PackedMatrix.Quantised(depth, columns, format, MemorySegment.NULL);
         MemorySegment data = allocate(shape.panelBytes() * shape.panels());
-        PackedMatrix.Quantised matrix = new PackedMatrix.Quantised(depth, columns, bits, data);
+        PackedMatrix.Quantised matrix = new PackedMatrix.Quantised(depth, columns, format, data);
         forEachPanel(matrix, panel -> {
             int[] words = new int[(int) (matrix.panelBytes() / Integer.BYTES)];
             byte[] blocks = new byte[(int) type.bytes(depth)];
+            QuantPacker packer = new QuantPacker(type, depth);
             for (int column = 0; column < Lanes.PANEL && panel * Lanes.PANEL + column < columns; column++) {
                 at(
                         tensors,
                         panel * Lanes.PANEL + column,
                         (tensor, row) -> MemorySegment.copy(
                                 tensor.data(), ValueLayout.JAVA_BYTE, tensor.rowOffset(row), blocks, 0, blocks.length));
-                packColumn(type, blocks, column, words, matrix.blockBytes() / Integer.BYTES);
+                packer.pack(blocks, column, words);
             }
             MemorySegment.copy(words, 0, data, ValueLayout.JAVA_INT, panel * matrix.panelBytes(), words.length);
         });
+        unload(tensors);
         return matrix;
     }
 
-    /**
-     * Packs one column.
-     *
-     * @param blocks the column's blocks as stored in the file; an array, because code that is not compiled yet reads an
-     *     array faster than a memory segment
-     */
-    private static void packColumn(ElementType type, byte[] blocks, int column, int[] words, int blockWords) {
-        int lane = column % Lanes.COUNT;
-        int upper = column / Lanes.COUNT * 16;
-        for (int from = 0; from < blocks.length; from += type.blockBytes()) {
-            packBlock(type, blocks, from, words, lane, upper);
-            lane += blockWords;
-        }
-    }
-
-    private static void packBlock(ElementType type, byte[] blocks, int at, int[] words, int lane, int upper) {
-        words[lane] |= half(blocks, at) << upper;
-        switch (type) {
-            case Q4_0 -> {
-                // exact, since -8 is a power of two; a scale so large that this overflows does not occur
-                float minimum = -8 * Float.float16ToFloat((short) half(blocks, at));
-                words[Lanes.COUNT + lane] |= (Float.floatToFloat16(minimum) & 0xFFFF) << upper;
-                packNibbles(blocks, at + 2, words, 2 * Lanes.COUNT + lane, upper);
+    /** Gives the pages of a file back that are in memory a second time now; where they are read again, they return. */
+    private static void unload(List<Tensor> tensors) {
+        for (Tensor tensor : tensors) {
+            if (tensor.data().isMapped()) {
+                tensor.data().unload();
             }
-            case Q4_1 -> {
-                words[Lanes.COUNT + lane] |= half(blocks, at + 2) << upper;
-                packNibbles(blocks, at + 4, words, 2 * Lanes.COUNT + lane, upper);
-            }
-            case Q8_0 -> {
-                for (int k = 0; k < PackedMatrix.Quantised.BLOCK; k++) {
-                    int quant = blocks[at + 2 + k] + 128;
-                    words[Lanes.COUNT * (1 + k / 2) + lane] |= quant << upper + k % 2 * 8;
-                }
-            }
-            case F32, F16, BF16, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K ->
-                throw new IllegalStateException(type + " is not kept in blocks");
-        }
-    }
-
-    private static int half(byte[] blocks, int at) {
-        return blocks[at] & 0xFF | (blocks[at + 1] & 0xFF) << 8;
-    }
-
-    /** Packs 32 quants of 4 bits. A file's byte holds inputs i and i + 16; a word holds four consecutive inputs. */
-    private static void packNibbles(byte[] blocks, int at, int[] words, int lane, int upper) {
-        for (int four = 0; four < 4; four++) {
-            int low = 0;
-            int high = 0;
-            for (int i = 0; i < 4; i++) {
-                int pair = blocks[at + 4 * four + i];
-                low |= (pair & 15) << 4 * i;
-                high |= (pair >> 4 & 15) << 4 * i;
-            }
-            words[lane + four * Lanes.COUNT] |= low << upper;
-            words[lane + (four + 4) * Lanes.COUNT] |= high << upper;
         }
     }
 

@@ -40,38 +40,11 @@ public sealed interface PackedMatrix {
         }
     }
 
-    /**
-     * A matrix of blocks of 32 inputs with a scale, and for 4 bits a minimum, per column, as in GGUF's Q4_0, Q4_1 and
-     * Q8_0. A weight is {@code quant · scale + minimum}, which is exactly the file's weight as fp32.
-     *
-     * <pre>
-     * panel      [block], one per 32 inputs
-     * block      [scales][minimums, for 4 bits only][quants of 32 inputs]; with 8 bits a minimum is -128 · scale
-     * scales     one vector of words; lane i: fp16 of column i (low half), fp16 of column i + COUNT (high half)
-     * minimums   as scales
-     * quants     vectors of words; lane i: 4 inputs (4 bits) or 2 inputs (8 bits) of column i, low half,
-     *            then the same inputs of column i + COUNT, high half
-     * </pre>
-     *
-     * @param bits per quant, unsigned: 4 or 8
-     */
-    record Quantised(int depth, int columns, int bits, MemorySegment data) implements PackedMatrix {
-        /** Inputs per block. */
-        public static final int BLOCK = 32;
-
-        /** Bytes of the scales, or of the minimums, of one block of a panel. */
-        static int scaleBytes() {
-            return Lanes.COUNT * Integer.BYTES;
-        }
-
-        /** Bytes of one block of a panel. */
-        int blockBytes() {
-            return scaleBytes() * (bits == 4 ? 2 : 1) + BLOCK * Lanes.PANEL * bits / 8;
-        }
-
+    /** A matrix of quants with a scale and a minimum per group of inputs and column: a panel is as its format says. */
+    record Quantised(int depth, int columns, QuantFormat format, MemorySegment data) implements PackedMatrix {
         @Override
         public long panelBytes() {
-            return (long) depth / BLOCK * blockBytes();
+            return (long) format.vectors(depth) * Lanes.COUNT * Integer.BYTES;
         }
     }
 }

@@ -10,29 +10,36 @@ public final class PanelGemm {
      */
     static final int SLICE = 128;
 
-    private static final int SCALE_BYTES = 6 * 4 * Lanes.COUNT;
-    /** Bytes of scratch memory that the caller provides: a block's scales, then a slice. */
-    public static final long SCRATCH_BYTES = SCALE_BYTES + 4L * SLICE * Lanes.PANEL;
+    /** Inputs whose scales are widened at a time where quants are not unpacked: the largest super-block. */
+    private static final int LONG_SLICE = QuantFormat.SUPER_BLOCK;
+
+    private static final long SCALE_BYTES = (long) LONG_SLICE / QuantFormat.MIN_GROUP * GroupScales.BYTES;
+    private static final long SLICE_BYTES = 4L * SLICE * Lanes.PANEL;
+    /** The most rows that are multiplied at a time: inputs of 128 x 1536 x 4 bytes stay in the second-level cache. */
+    public static final int MAX_ROWS = 128;
+
+    private static final int VECTOR = 4 * Lanes.COUNT;
+    /** Bytes of scratch memory that the caller provides: scales of a slice, then a slice. */
+    public static final long SCRATCH_BYTES = SCALE_BYTES + SLICE_BYTES;
 
     private PanelGemm() {}
 
     /**
-     * Computes {@code out[row] += x[row] · panel} for all rows.
+     * Computes {@code out[row] += x[row] · panel} for rows {@code from .. from + rows} of the input.
      *
-     * @param x [rows, depth] from {@code xo}, rows {@code xs} apart
-     * @param groups the first {@link GroupKernel#grouped} rows again, interleaved in groups [depth, 8] from {@code go}
-     * @param out [rows, {@link Lanes#PANEL}] from {@code oo}, rows {@code os} apart; added to
+     * @param input arranged for this matrix
+     * @param from a multiple of {@link GroupKernel#ROWS}
+     * @param rows at most {@link #MAX_ROWS}; a multiple of {@link GroupKernel#ROWS}, or all that are left
+     * @param out [rows, {@link Lanes#PANEL}] from {@code oo}, rows {@code os} apart; added to. For a quantised matrix
+     *     {@code os} is {@code PANEL}.
      * @param scratch address of {@link #SCRATCH_BYTES} bytes that only the calling thread uses
      */
     public static void multiply(
             PackedMatrix matrix,
             int panel,
+            GemmInput input,
+            int from,
             int rows,
-            float[] x,
-            int xo,
-            int xs,
-            float[] groups,
-            int go,
             float[] out,
             int oo,
             int os,
@@ -41,23 +48,16 @@ public final class PanelGemm {
         switch (matrix) {
             case PackedMatrix.Plain plain
             when plain.type() == DataType.FLOAT32 ->
-                multiplySlice(rows, x, xo, xs, groups, go, plain.depth(), at, plain.depth(), out, oo, os);
+                multiplySlice(input, from, rows, at, 0, plain.depth(), out, oo, os);
             case PackedMatrix.Plain plain -> {
                 if (rows == 1) {
-                    multiplyOne(plain, at, x, xo, out, oo);
+                    multiplyOne(plain, at, input.singles, input.singleAt(from), out, oo);
                 } else {
-                    multiplyMany(plain, at, rows, x, xo, xs, groups, go, out, oo, os, scratch);
+                    multiplyMany(plain, at, input, from, rows, out, oo, os, scratch + SCALE_BYTES);
                 }
             }
-            case PackedMatrix.Quantised quantised -> {
-                if (rows <= 2) {
-                    for (int row = 0; row < rows; row++) {
-                        multiplyOne(quantised, at, x, xo + row * xs, out, oo + row * os, scratch);
-                    }
-                } else {
-                    multiplyMany(quantised, at, rows, x, xo, xs, groups, go, out, oo, os, scratch);
-                }
-            }
+            case PackedMatrix.Quantised quantised ->
+                multiplyQuantised(quantised, at, input, from, rows, out, oo, scratch);
         }
     }
 
@@ -69,82 +69,143 @@ public final class PanelGemm {
         }
     }
 
-    private static void multiplyOne(
-            PackedMatrix.Quantised matrix, long at, float[] x, int xo, float[] out, int oo, long scratch) {
-        if (matrix.bits() == 4) {
-            QuantisedKernel.multiply4(x, xo, at, matrix.depth(), out, oo, scratch);
-        } else {
-            QuantisedKernel.multiply8(x, xo, at, matrix.depth(), out, oo, scratch);
-        }
-    }
-
     private static void multiplyMany(
-            PackedMatrix matrix,
+            PackedMatrix.Plain matrix,
             long at,
+            GemmInput input,
+            int from,
             int rows,
-            float[] x,
-            int xo,
-            int xs,
-            float[] groups,
-            int go,
             float[] out,
             int oo,
             int os,
-            long scratch) {
-        long slice = scratch + SCALE_BYTES;
-        long bytesPerInput = matrix.panelBytes() / matrix.depth();
+            long slice) {
         for (int k = 0; k < matrix.depth(); k += SLICE) {
             int depth = Math.min(SLICE, matrix.depth() - k);
-            long from = at + offset(matrix, k, bytesPerInput);
-            switch (matrix) {
-                case PackedMatrix.Plain plain -> Unpack.toFloats(plain.type(), from, depth * Lanes.PANEL, slice);
-                case PackedMatrix.Quantised quantised -> QuantisedKernel.unpack(quantised, from, depth, slice, scratch);
-            }
-            multiplySlice(
-                    rows, x, xo + k, xs, groups, go + k * GroupKernel.ROWS, matrix.depth(), slice, depth, out, oo, os);
+            long weights = at + (long) k * Lanes.PANEL * matrix.type().bytes();
+            Unpack.toFloats(matrix.type(), weights, depth * Lanes.PANEL, slice);
+            multiplySlice(input, from, rows, slice, k, depth, out, oo, os);
         }
     }
 
-    /**
-     * Multiplies by fp32 weights {@code [depth, PANEL]} at {@code a}; rows of groups are {@code wholeDepth} inputs
-     * apart.
-     */
+    /** Multiplies by fp32 weights {@code [depth, PANEL]} at {@code a}, which belong to inputs from {@code k}. */
     private static void multiplySlice(
-            int rows,
-            float[] x,
-            int xo,
-            int xs,
-            float[] groups,
-            int go,
-            int wholeDepth,
-            long a,
-            int depth,
-            float[] out,
-            int oo,
-            int os) {
+            GemmInput input, int from, int rows, long a, int k, int depth, float[] out, int oo, int os) {
         int grouped = GroupKernel.grouped(rows);
         for (int row = 0; row < grouped; row += GroupKernel.ROWS) {
-            GroupKernel.multiply(groups, go + row * wholeDepth, a, depth, out, oo + row * os, os);
+            int group = input.groupAt(from + row) + k * GroupKernel.ROWS;
+            GroupKernel.multiply(input.groups, group, a, depth, out, oo + row * os, os);
         }
         TileKernel.multiply(
                 rows - grouped,
-                x,
-                xo + grouped * xs,
-                xs,
+                input.singles,
+                input.singleAt(from + grouped) + k,
+                input.singleStride(),
                 a,
-                a + 4L * Lanes.COUNT,
-                4L * Lanes.PANEL,
+                a + VECTOR,
+                2L * VECTOR,
                 depth,
                 out,
                 oo + grouped * os,
                 os);
     }
 
-    /** Byte offset of input {@code k} in a panel. */
-    private static long offset(PackedMatrix matrix, int k, long bytesPerInput) {
-        return switch (matrix) {
-            case PackedMatrix.Plain plain -> k * bytesPerInput;
-            case PackedMatrix.Quantised quantised -> (long) k / PackedMatrix.Quantised.BLOCK * quantised.blockBytes();
-        };
+    private static void multiplyQuantised(
+            PackedMatrix.Quantised matrix,
+            long at,
+            GemmInput input,
+            int from,
+            int rows,
+            float[] out,
+            int oo,
+            long scratch) {
+        boolean unpacks = rows >= GroupGemm.FEW;
+        int step = unpacks ? SLICE : LONG_SLICE;
+        for (int k = 0; k < matrix.depth(); k += step) {
+            int depth = Math.min(step, matrix.depth() - k);
+            GroupScales.widen(matrix, at, k, depth, scratch);
+            int done = unpacks ? multiplyUnpacked(matrix, at, input, from, rows, k, depth, out, oo, scratch) : 0;
+            for (int row = done; row < rows; row++) {
+                multiplyPacked(matrix, at, input, from + row, k, depth, out, oo + row * Lanes.PANEL, scratch);
+            }
+        }
+    }
+
+    /** Multiplies rows eight and four at a time; returns how many, and leaves at most three. */
+    private static int multiplyUnpacked(
+            PackedMatrix.Quantised matrix,
+            long at,
+            GemmInput input,
+            int from,
+            int rows,
+            int k,
+            int depth,
+            float[] out,
+            int oo,
+            long scratch) {
+        QuantFormat format = matrix.format();
+        int groups = depth / format.group;
+        int sums = input.sumStride();
+        long slice = scratch + SCALE_BYTES;
+        QuantUnpack.unpack(format.bits, quants(matrix, at, k), depth, slice);
+        int row = 0;
+        for (; row < GroupKernel.grouped(rows); row += GroupKernel.ROWS) {
+            GroupGemm.multiply8(
+                    format.group,
+                    groups,
+                    input.groups,
+                    input.groupAt(from + row) + k * GroupKernel.ROWS,
+                    input.sums,
+                    (from + row) * sums + k / format.group * GroupKernel.ROWS,
+                    slice,
+                    scratch,
+                    out,
+                    oo + row * Lanes.PANEL);
+        }
+        for (; row + GroupGemm.FEW <= rows; row += GroupGemm.FEW) {
+            GroupGemm.multiply4(
+                    format.group,
+                    groups,
+                    input.singles,
+                    input.singleAt(from + row) + k,
+                    input.singleStride(),
+                    input.sums,
+                    (from + row) * sums + k / format.group,
+                    sums,
+                    slice,
+                    scratch,
+                    out,
+                    oo + row * Lanes.PANEL);
+        }
+        return row;
+    }
+
+    /** Multiplies one row that is not interleaved by the quants as they are. */
+    private static void multiplyPacked(
+            PackedMatrix.Quantised matrix,
+            long at,
+            GemmInput input,
+            int row,
+            int k,
+            int depth,
+            float[] out,
+            int oo,
+            long scales) {
+        QuantFormat format = matrix.format();
+        GroupGemv.multiply(
+                format.bits,
+                format.group,
+                depth / format.group,
+                input.singles,
+                input.singleAt(row) + k,
+                input.sums,
+                row * input.sumStride() + k / format.group,
+                quants(matrix, at, k),
+                scales,
+                out,
+                oo);
+    }
+
+    private static long quants(PackedMatrix.Quantised matrix, long panel, int k) {
+        return panel + (long) matrix.format().quantVector(matrix.depth(), k) * VECTOR;
     }
 }

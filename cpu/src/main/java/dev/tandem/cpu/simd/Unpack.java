@@ -17,9 +17,9 @@ public final class Unpack {
      * fp32's exponent bias minus fp16's is 112. An fp16's bits, shifted to fp32's positions, times this factor give the
      * value, for subnormals as well.
      */
-    private static final float HALF_BIAS = 0x1p112f;
+    static final float HALF_BIAS = 0x1p112f;
 
-    private static final int HALF_MASK = 0x8FFFE000;
+    static final int HALF_MASK = 0x8FFFE000;
 
     private Unpack() {}
 
@@ -41,19 +41,6 @@ public final class Unpack {
         return Lanes.loadShorts(address)
                 .convertShape(VectorOperators.ZERO_EXTEND_S2I, Lanes.I, 0)
                 .reinterpretAsInts();
-    }
-
-    /** Widens the finite fp16 value in each lane's upper half. */
-    static FloatVector highHalf(IntVector bits) {
-        return bits.lanewise(VectorOperators.ASHR, 3)
-                .and(HALF_MASK)
-                .reinterpretAsFloats()
-                .mul(HALF_BIAS);
-    }
-
-    /** Widens the finite fp16 value in each lane's lower half. */
-    static FloatVector lowHalf(IntVector bits) {
-        return highHalf(bits.lanewise(VectorOperators.LSHL, 16));
     }
 
     /**

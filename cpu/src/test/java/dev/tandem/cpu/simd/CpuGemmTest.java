@@ -21,20 +21,28 @@ import org.junit.jupiter.params.provider.MethodSource;
 
 /**
  * GEMM with every storage type of weights against the scalar reference on the unpacked weights; the number of rows
- * changes no bit.
+ * changes no bit. Quantised types have the bits of {@link ScalarGroupGemm}.
  */
 class CpuGemmTest {
     private static final MatrixPacker.Parallel SERIAL =
             (count, body) -> IntStream.range(0, count).forEach(body);
 
     static Stream<Arguments> shapesAndStorages() {
-        return Stream.of("FLOAT32", "BFLOAT16", "FLOAT16", "Q4_0", "Q4_1", "Q8_0")
-                .flatMap(storage -> Stream.of(
-                        Arguments.of(storage, 32, 7, 1),
-                        Arguments.of(storage, 64, 33, 3),
-                        Arguments.of(storage, 160, 100, 5),
-                        Arguments.of(storage, 288, 64, 13),
-                        Arguments.of(storage, 576, 96, 19)));
+        return Stream.concat(
+                Stream.of("FLOAT32", "BFLOAT16", "FLOAT16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0")
+                        .flatMap(storage -> Stream.of(
+                                Arguments.of(storage, 32, 7, 1),
+                                Arguments.of(storage, 64, 33, 3),
+                                Arguments.of(storage, 160, 100, 5),
+                                Arguments.of(storage, 288, 64, 13),
+                                Arguments.of(storage, 576, 96, 19))),
+                Stream.of("Q4_K", "Q5_K", "Q6_K")
+                        .flatMap(storage -> Stream.of(
+                                Arguments.of(storage, 256, 7, 1),
+                                Arguments.of(storage, 512, 33, 3),
+                                Arguments.of(storage, 256, 100, 5),
+                                Arguments.of(storage, 768, 64, 13),
+                                Arguments.of(storage, 1024, 96, 19))));
     }
 
     @ParameterizedTest
@@ -57,12 +65,15 @@ class CpuGemmTest {
             float[] actual = gemm(matrix, x, rows, arena);
             double[] expected = ReferenceOps.matmul(x, weights, rows);
             int width = Lanes.padded(columns);
-            double scale = Arrays.stream(expected).map(Math::abs).max().orElseThrow();
             for (int row = 0; row < rows; row++) {
                 for (int column = 0; column < columns; column++) {
+                    double size = 0;
+                    for (int k = 0; k < depth; k++) {
+                        size += Math.abs(x[row * depth + k] * weights[column][k]);
+                    }
                     assertThat((double) actual[row * width + column])
                             .as("seed %d row %d column %d", seed, row, column)
-                            .isCloseTo(expected[row * columns + column], Offset.offset(3e-6 * scale));
+                            .isCloseTo(expected[row * columns + column], Offset.offset(1e-6 * size));
                 }
                 float[] alone = gemm(matrix, Arrays.copyOfRange(x, row * depth, (row + 1) * depth), 1, arena);
                 assertThat(Arrays.copyOf(alone, columns))
@@ -72,17 +83,55 @@ class CpuGemmTest {
         }
     }
 
+    /** Packing changes no weight, and the kernels sum in the order of the scalar twin. */
+    @ParameterizedTest
+    @MethodSource("shapesAndStorages")
+    void quantisedTypesHaveTheBitsOfTheScalarTwin(String storage, int depth, int columns, int rows) {
+        long seed = depth * 37L + columns;
+        SplittableRandom random = new SplittableRandom(seed);
+        try (Arena arena = Arena.ofConfined()) {
+            Tensor tensor = tensor(storage, depth, columns, random, arena);
+            if (!tensor.type().quantised()) {
+                return;
+            }
+            PackedMatrix.Quantised matrix = new MatrixPacker(arena, SERIAL).quantised(List.of(tensor));
+            ScalarGroupGemm twin = new ScalarGroupGemm(matrix);
+            float[] weights = new float[depth];
+            for (int column = 0; column < columns; column++) {
+                tensor.row(column, weights, 0);
+                for (int k = 0; k < depth; k++) {
+                    assertThat(twin.weight(k, column))
+                            .as("seed %d input %d column %d", seed, k, column)
+                            .isEqualTo(weights[k]);
+                }
+            }
+            float[] x = floats(rows * depth, random);
+            float[] actual = gemm(matrix, x, rows, arena);
+            float[] expected = twin.multiply(x, rows);
+            for (int row = 0; row < rows; row++) {
+                int from = row * Lanes.padded(columns);
+                assertThat(Arrays.copyOfRange(actual, from, from + columns))
+                        .as("seed %d row %d", seed, row)
+                        .isEqualTo(Arrays.copyOfRange(expected, row * columns, (row + 1) * columns));
+            }
+        }
+    }
+
     private static float[] gemm(PackedMatrix matrix, float[] x, int rows, Arena arena) {
         int width = Lanes.padded(matrix.columns());
         float[] out = new float[rows * width];
         long scratch = arena.allocate(PanelGemm.SCRATCH_BYTES, 64).address();
-        int depth = matrix.depth();
-        float[] groups = new float[rows * depth];
-        for (int row = 0; row < GroupKernel.grouped(rows); row += GroupKernel.ROWS) {
-            GroupKernel.gather(x, row * depth, depth, depth, groups, row * depth);
+        GemmInput input = new GemmInput();
+        input.begin(matrix, rows, x, matrix.depth());
+        for (int part = 0; part < input.parts(); part++) {
+            input.arrange(part);
         }
         for (int panel = 0; panel < matrix.panels(); panel++) {
-            PanelGemm.multiply(matrix, panel, rows, x, 0, depth, groups, 0, out, panel * Lanes.PANEL, width, scratch);
+            float[] tile = new float[rows * Lanes.PANEL];
+            PanelGemm.multiply(matrix, panel, input, 0, rows, tile, 0, Lanes.PANEL, scratch);
+            for (int row = 0; row < rows; row++) {
+                System.arraycopy(tile, row * Lanes.PANEL, out, row * width + panel * Lanes.PANEL, Lanes.PANEL);
+            }
         }
         return out;
     }
@@ -101,9 +150,8 @@ class CpuGemmTest {
                 data.set(ValueLayout.JAVA_BYTE, at, (byte) random.nextInt());
             }
             for (long block = 0; block < data.byteSize(); block += type.blockBytes()) {
-                data.set(ValueLayout.JAVA_SHORT_UNALIGNED, block, half(random));
-                if (type == ElementType.Q4_1) {
-                    data.set(ValueLayout.JAVA_SHORT_UNALIGNED, block + 2, half(random));
+                for (int half : halves(type)) {
+                    data.set(ValueLayout.JAVA_SHORT_UNALIGNED, block + half, half(random));
                 }
             }
         } else {
@@ -118,6 +166,16 @@ class CpuGemmTest {
             }
         }
         return Tensor.of("w", type, columns, depth, data);
+    }
+
+    /** Where a block has fp16 scales and minimums. */
+    private static int[] halves(ElementType type) {
+        return switch (type) {
+            case Q4_0, Q5_0, Q8_0 -> new int[] {0};
+            case Q4_1, Q5_1, Q4_K, Q5_K -> new int[] {0, 2};
+            case Q6_K -> new int[] {208};
+            case F32, F16, BF16 -> throw new IllegalStateException(type + " has no blocks");
+        };
     }
 
     /** A small scale, sometimes a subnormal one. */

@@ -201,24 +201,16 @@ public final class GgufConfig {
     }
 
     /**
-     * The type that stores unpacked weights: the file's own type if it is 16-bit; bf16 for quantised blocks that must
-     * be unpacked, with a relative error of at most 2^-9; else fp32.
+     * The type of KV, and of weights that an executor does not keep as they are in the file: the file's own type if it
+     * is 16-bit; bf16 where blocks are quantised, which err far more than its 2^-9; else fp32.
      */
     static DataType storage(Set<ElementType> types) {
-        if (types.stream().anyMatch(GgufConfig::isUnpacked)) {
-            return DataType.BFLOAT16;
+        if (types.equals(Set.of(ElementType.F16))) {
+            return DataType.FLOAT16;
         }
-        return types.equals(Set.of(ElementType.BF16))
+        return types.equals(Set.of(ElementType.BF16)) || types.stream().anyMatch(ElementType::quantised)
                 ? DataType.BFLOAT16
-                : types.equals(Set.of(ElementType.F16)) ? DataType.FLOAT16 : DataType.FLOAT32;
-    }
-
-    /** Whether the blocks must be unpacked, because no executor computes with them directly. */
-    private static boolean isUnpacked(ElementType type) {
-        return switch (type) {
-            case Q5_0, Q5_1, Q4_K, Q5_K, Q6_K -> true;
-            case F32, F16, BF16, Q4_0, Q4_1, Q8_0 -> false;
-        };
+                : DataType.FLOAT32;
     }
 
     private static RopeScaling ropeScaling(GgufFile file, String prefix, int context) {

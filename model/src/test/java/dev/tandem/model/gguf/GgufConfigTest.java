@@ -16,10 +16,11 @@ import org.junit.jupiter.api.Test;
 
 class GgufConfigTest {
     @Test
-    void unpackedBlocksAreStoredAsBf16() {
+    void filesWithBlocksGoWithBf16() {
         assertThat(GgufConfig.storage(Set.of(Q4_K, Q6_K))).isEqualTo(DataType.BFLOAT16);
         assertThat(GgufConfig.storage(Set.of(Q5_0, Q8_0))).isEqualTo(DataType.BFLOAT16);
         assertThat(GgufConfig.storage(Set.of(Q4_K, F32))).isEqualTo(DataType.BFLOAT16);
+        assertThat(GgufConfig.storage(Set.of(Q4_0, Q8_0))).isEqualTo(DataType.BFLOAT16);
     }
 
     @Test
@@ -32,6 +33,5 @@ class GgufConfigTest {
     void otherTypesAreStoredAsFp32() {
         assertThat(GgufConfig.storage(Set.of(F32))).isEqualTo(DataType.FLOAT32);
         assertThat(GgufConfig.storage(Set.of(F16, BF16))).isEqualTo(DataType.FLOAT32);
-        assertThat(GgufConfig.storage(Set.of(Q4_0, Q8_0))).isEqualTo(DataType.FLOAT32);
     }
 }
