@@ -12,6 +12,7 @@ import org.junit.jupiter.api.Test;
 class LibraryArchitectureTest {
     private static final JavaClasses CLASSES = new ClassFileImporter()
             .withImportOption(new ImportOption.DoNotIncludeTests())
+            .withImportOption(location -> !location.contains("-tests.jar"))
             .importPackages("dev.tandem");
 
     @Test
