@@ -3,18 +3,18 @@ package dev.tandem.app;
 import dev.tandem.bench.load.Load;
 import dev.tandem.bench.load.LoadWindow;
 import dev.tandem.bench.load.RequestTimes;
+import dev.tandem.bench.load.http.Conversations;
 import dev.tandem.bench.load.http.HttpLoad;
 import dev.tandem.bench.load.http.OpenAiServer;
-import dev.tandem.bench.load.http.Prompt;
 import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.executor.ExecutorException;
 import java.io.IOException;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Callable;
-import java.util.function.IntFunction;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
@@ -51,16 +51,23 @@ final class BenchServeCommand implements Callable<Integer> {
         options.check();
         load.check();
         report.check();
-        IntFunction<Prompt> prompts = options.prompts();
+        Conversations conversations = options.conversations();
+        if (conversations.turns() > 1 && !load.isOpen()) {
+            throw new ConfigurationException("--workload " + options.workloadName() + " has conversations of "
+                    + conversations.turns() + " turns, which need requests that arrive at a rate; add --request-rate");
+        }
         LoadWindow window = load.window(
                 options.requests.or(() -> load.isOpen() ? Optional.empty() : Optional.of(REQUESTS_WITHOUT_RATE)),
                 options.warmUp);
         boolean valid = true;
         try (OpenAiServer server = new OpenAiServer(options.target())) {
-            HttpLoad client =
-                    new HttpLoad(server, Clock.system(), server.knowsUsage(prompts.apply(0)), options.maxConcurrency);
-            LoadOptions.Measured measured =
-                    load.run(window, options.seed, System.err, one -> measure(server.model(), client, one, prompts));
+            HttpLoad client = new HttpLoad(
+                    server,
+                    Clock.system(),
+                    server.knowsUsage(conversations.first().apply(0)),
+                    options.maxConcurrency);
+            LoadOptions.Measured measured = load.run(
+                    window, options.seed, System.err, one -> measure(server.model(), client, one, conversations));
             for (Map<String, Object> result : measured.results()) {
                 valid &= Boolean.TRUE.equals(result.get("valid"));
                 report.write(result);
@@ -76,7 +83,7 @@ final class BenchServeCommand implements Callable<Integer> {
                 .replaceAll("(--header[= ][^= ]+=)\\S+", "$1...");
     }
 
-    private Map<String, Object> measure(String model, HttpLoad client, Load one, IntFunction<Prompt> prompts) {
+    private Map<String, Object> measure(String model, HttpLoad client, Load one, Conversations conversations) {
         Map<String, Object> result = new LinkedHashMap<>();
         result.put("commit", BenchReport.commit());
         result.put("machine", MachineProbe.machine());
@@ -89,7 +96,7 @@ final class BenchServeCommand implements Callable<Integer> {
         if (options.maxConcurrency < Integer.MAX_VALUE) {
             result.put("max_concurrency", options.maxConcurrency);
         }
-        HttpLoad.Run run = run(client, one, prompts);
+        HttpLoad.Run run = run(client, one, conversations);
         result.putAll(load.describe(one, run.result()));
         result.put("num_prompts", run.requests().size());
         result.put("output_tokens_from", run.counted() == 0 ? "usage" : "pieces in " + run.counted() + " requests");
@@ -105,9 +112,9 @@ final class BenchServeCommand implements Callable<Integer> {
         return result;
     }
 
-    private static HttpLoad.Run run(HttpLoad client, Load one, IntFunction<Prompt> prompts) {
+    private static HttpLoad.Run run(HttpLoad client, Load one, Conversations conversations) {
         try {
-            return client.run(one, prompts, (arrived, running) -> {});
+            return client.run(one, conversations, (arrived, running) -> {});
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new ExecutorException("the load was interrupted");

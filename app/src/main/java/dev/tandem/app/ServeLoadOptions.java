@@ -1,8 +1,8 @@
 package dev.tandem.app;
 
 import dev.tandem.bench.Workload;
+import dev.tandem.bench.load.http.Conversations;
 import dev.tandem.bench.load.http.OpenAiServer;
-import dev.tandem.bench.load.http.Prompt;
 import dev.tandem.bench.load.http.Prompts;
 import dev.tandem.engine.config.ConfigurationException;
 import java.nio.file.Path;
@@ -108,8 +108,8 @@ final class ServeLoadOptions {
     @Option(
             names = "--workload",
             paramLabel = "WORKLOAD",
-            description = "Lengths of random requests from synthetic:IN/OUT, prefix:SHARED/OWN/OUT, osc, osc:MEAN_OUT,"
-                    + " azure-code, azure-conv or reasoning, in place of --random-*. Default: none.")
+            description = "Lengths of random requests from synthetic:IN/OUT, prefix:SHARED/OWN/OUT[/TURNS], osc,"
+                    + " osc:MEAN_OUT, azure-code, azure-conv or reasoning, in place of --random-*. Default: none.")
     Optional<String> workload = Optional.empty();
 
     @Option(
@@ -193,36 +193,36 @@ final class ServeLoadOptions {
         return new OpenAiServer.Target(baseUrl, endpoint, all, model, ignoreEos, extraBody());
     }
 
-    /** The prompt of each request: token ids for completions, words for chat. */
-    IntFunction<Prompt> prompts() {
+    /** What requests ask: token ids for completions, words for chat and for conversations of several turns. */
+    Conversations conversations() {
         return switch (dataset) {
-            case RANDOM ->
-                endpoint.endsWith(CHAT)
-                        ? Prompts.words(lengths(), sharedPrompt(), seed)
-                        : Prompts.tokens(lengths(), sharedPrompt(), seed);
-            case SHAREGPT -> Prompts.shareGpt(datasetPath.orElseThrow(), fileOutputLength);
-            case CUSTOM -> Prompts.custom(datasetPath.orElseThrow(), fileOutputLength);
+            case RANDOM -> random();
+            case SHAREGPT -> Conversations.ofOneTurn(Prompts.shareGpt(datasetPath.orElseThrow(), fileOutputLength));
+            case CUSTOM -> Conversations.ofOneTurn(Prompts.custom(datasetPath.orElseThrow(), fileOutputLength));
         };
     }
 
-    private int sharedPrompt() {
-        return workload.map(name -> serveWorkload(name).sharedPrompt()).orElse(0);
-    }
-
-    private Workload serveWorkload(String name) {
-        return Workload.parse(name, seed).ofSingleRequests("bench simulate --request-rate has them");
-    }
-
-    private IntFunction<Prompts.Lengths> lengths() {
-        if (workload.isPresent()) {
-            Workload work = serveWorkload(workload.get());
-            return index -> new Prompts.Lengths(
-                    work.request(index).prompt(), work.request(index).output());
+    private Conversations random() {
+        Optional<Workload> work = workload.map(name -> Workload.parse(name, seed));
+        int shared = work.map(Workload::sharedPrompt).orElse(0);
+        int turns = work.map(Workload::turns).orElse(1);
+        IntFunction<Prompts.Lengths> lengths = work.<IntFunction<Prompts.Lengths>>map(
+                        of -> index -> lengths(of.request(index)))
+                .orElse(this::around);
+        if (turns > 1) {
+            return Prompts.conversations(lengths.apply(0), shared, turns, seed);
         }
-        return index -> {
-            SplittableRandom random = new SplittableRandom(seed ^ (index * 0x9E3779B97F4A7C15L));
-            return new Prompts.Lengths(around(inputLength, random), around(outputLength, random));
-        };
+        return Conversations.ofOneTurn(
+                endpoint.endsWith(CHAT) ? Prompts.words(lengths, shared, seed) : Prompts.tokens(lengths, shared, seed));
+    }
+
+    private static Prompts.Lengths lengths(Workload.Lengths lengths) {
+        return new Prompts.Lengths(lengths.prompt(), lengths.output());
+    }
+
+    private Prompts.Lengths around(int index) {
+        SplittableRandom random = new SplittableRandom(seed ^ (index * 0x9E3779B97F4A7C15L));
+        return new Prompts.Lengths(around(inputLength, random), around(outputLength, random));
     }
 
     private int around(int mean, SplittableRandom random) {

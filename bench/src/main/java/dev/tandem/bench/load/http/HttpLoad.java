@@ -14,17 +14,20 @@ import java.net.http.HttpTimeoutException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.PrimitiveIterator;
+import java.util.PriorityQueue;
 import java.util.concurrent.Semaphore;
-import java.util.concurrent.locks.LockSupport;
-import java.util.function.IntFunction;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * Runs a load against a server over HTTP. One thread starts each request at its arrival, on a virtual thread of its
- * own, whatever the server does with the requests before it.
+ * own, whatever the server does with the requests before it. A conversation's next turn arrives some time after the
+ * answer to the one before.
  *
  * <p>Owned by: the thread that calls {@link #run}.
  */
@@ -34,6 +37,9 @@ public final class HttpLoad {
 
     /** Fraction of the median time to first token that the p99 send delay may reach before the client distorts it. */
     private static final double MAX_DELAY_FRACTION = 0.1;
+
+    /** Time between two looks at whether requests may still arrive, while none is due. */
+    private static final long MAX_WAIT_NANOS = 100_000_000;
 
     /** Receives progress: a number of requests that have arrived, and how many of them run. */
     public interface Progress {
@@ -59,7 +65,7 @@ public final class HttpLoad {
      * A load generator.
      *
      * @param usage whether requests ask the server for numbers of tokens
-     * @param maxConcurrency max requests that run at a time; further ones wait for their turn, which counts as latency
+     * @param maxConcurrency max requests that run at a time; further ones wait, which counts as latency
      */
     public HttpLoad(OpenAiServer server, Clock clock, boolean usage, int maxConcurrency) {
         this.server = server;
@@ -69,21 +75,35 @@ public final class HttpLoad {
     }
 
     /** Runs a load to its end: until all measured requests have ended, or their time is over. */
-    public Run run(Load load, IntFunction<Prompt> prompts, Progress progress) throws InterruptedException {
-        return new Loop(load, prompts).run(progress);
+    public Run run(Load load, Conversations conversations, Progress progress) throws InterruptedException {
+        return new Loop(load, conversations).run(progress);
     }
+
+    /** A request to come: a conversation's turn, counted from 0. Its prompt is made before its arrival. */
+    private record Turn(long arrival, int conversation, int number, Prompt prompt) {}
 
     /** One run. */
     private final class Loop {
         private final Load load;
-        private final IntFunction<Prompt> prompts;
+        private final Conversations conversations;
         private final long origin = clock.nanos();
-        private final Semaphore turns = new Semaphore(maxConcurrency, true);
+        private final Semaphore slots = new Semaphore(maxConcurrency, true);
         private final List<Sent> sent = new ArrayList<>();
+        private final PrimitiveIterator.OfLong times;
+        private int begun;
 
-        Loop(Load load, IntFunction<Prompt> prompts) {
+        private final ReentrantLock lock = new ReentrantLock();
+        /** An answer has ended, and {@link #due} or {@link #unanswered} has changed. */
+        private final Condition answered = lock.newCondition();
+        /** Guarded by {@link #lock}. */
+        private final PriorityQueue<Turn> due = new PriorityQueue<>(Comparator.comparingLong(Turn::arrival));
+        /** Requests whose conversation may go on after their answer; guarded by {@link #lock}. */
+        private int unanswered;
+
+        Loop(Load load, Conversations conversations) {
             this.load = load;
-            this.prompts = prompts;
+            this.conversations = conversations;
+            this.times = load.arrivals().times(load.seed());
         }
 
         private long now() {
@@ -91,57 +111,116 @@ public final class HttpLoad {
         }
 
         Run run(Progress progress) throws InterruptedException {
-            PrimitiveIterator.OfLong times = load.arrivals().times(load.seed());
+            boolean closed = load.arrivals() instanceof Arrivals.AtOnce && maxConcurrency < Integer.MAX_VALUE;
             long last = 0;
-            while (times.hasNext()) {
-                long arrival = times.nextLong();
-                if (!load.window().admits(arrival, sent.size())) {
-                    break;
+            addConversation();
+            for (Optional<Turn> next = awaitTurn(); next.isPresent(); next = awaitTurn()) {
+                Turn turn = next.get();
+                last = turn.arrival();
+                start(turn, closed);
+                if (turn.number() == 0) {
+                    addConversation(); // after the start, which its prompt would delay
                 }
-                last = arrival;
-                // the prompt is made before its arrival, so that the send is not late
-                Prompt prompt = prompts.apply(sent.size());
-                start(prompt, arrival);
-                progress.at(sent.size(), maxConcurrency - turns.availablePermits());
+                progress.at(sent.size(), maxConcurrency - slots.availablePermits());
             }
             await(last + load.window().drainNanos());
             return result();
         }
 
-        /** Starts a request at its arrival. Without a rate, its arrival is when a turn is free. */
-        private void start(Prompt prompt, long arrival) throws InterruptedException {
-            boolean closed = load.arrivals() instanceof Arrivals.AtOnce && maxConcurrency < Integer.MAX_VALUE;
-            if (closed) {
-                turns.acquire();
-            } else {
-                for (long wait = arrival - now(); wait > 0; wait = arrival - now()) {
-                    LockSupport.parkNanos(wait);
-                    if (Thread.interrupted()) {
-                        throw new InterruptedException();
-                    }
+        /** Adds the first turn of the next conversation, if there is one. */
+        private void addConversation() {
+            if (times.hasNext()) {
+                int conversation = begun++;
+                Prompt prompt = conversations.first().apply(conversation);
+                Turn turn = new Turn(times.nextLong(), conversation, 0, prompt);
+                lock.lock();
+                try {
+                    due.add(turn);
+                } finally {
+                    lock.unlock();
                 }
             }
-            RequestTimes request = new RequestTimes(closed ? now() : arrival, prompt.promptTokens());
+        }
+
+        /** Waits for the next arrival and takes it; empty when no more requests arrive. */
+        private Optional<Turn> awaitTurn() throws InterruptedException {
+            lock.lockInterruptibly();
+            try {
+                while (true) {
+                    Turn next = due.peek();
+                    long now = now();
+                    if (next == null && (unanswered == 0 || !load.window().admits(now, sent.size()))) {
+                        return Optional.empty();
+                    } else if (next == null) {
+                        answered.awaitNanos(MAX_WAIT_NANOS);
+                    } else if (!load.window().admits(next.arrival(), sent.size())) {
+                        return Optional.empty(); // later ones are not admitted either
+                    } else if (next.arrival() > now) {
+                        answered.awaitNanos(next.arrival() - now);
+                    } else {
+                        due.remove();
+                        unanswered += goesOn(next) ? 1 : 0;
+                        return Optional.of(next);
+                    }
+                }
+            } finally {
+                lock.unlock();
+            }
+        }
+
+        private boolean goesOn(Turn turn) {
+            return turn.number() + 1 < conversations.turns();
+        }
+
+        /** Starts a request at its arrival. Without a rate, its arrival is when a slot is free. */
+        private void start(Turn turn, boolean closed) throws InterruptedException {
+            if (closed) {
+                slots.acquire();
+            }
+            RequestTimes request = new RequestTimes(
+                    closed ? now() : turn.arrival(), turn.prompt().promptTokens());
             StreamReader reader = new StreamReader(request, clock, origin);
-            Thread thread = Thread.ofVirtual().unstarted(() -> send(prompt, request, reader, closed));
+            Thread thread = Thread.ofVirtual().unstarted(() -> send(turn, request, reader, closed));
             sent.add(new Sent(request, reader, thread));
             thread.start();
         }
 
-        private void send(Prompt prompt, RequestTimes request, StreamReader reader, boolean hasTurn) {
+        private void send(Turn turn, RequestTimes request, StreamReader reader, boolean hasSlot) {
             try {
                 request.ready(now());
-                if (!hasTurn) {
-                    turns.acquire();
+                if (!hasSlot) {
+                    slots.acquire();
                 }
                 try {
                     request.sent(now());
-                    exchange(prompt, reader);
+                    exchange(turn.prompt(), reader);
                 } finally {
-                    turns.release();
+                    slots.release();
+                }
+                if (goesOn(turn)) {
+                    answered(turn, request, reader.answer());
                 }
             } catch (InterruptedException e) {
                 reader.abandon(); // the run is over
+            }
+        }
+
+        /** Has the next turn of a conversation arrive later; one without an answer has ended. */
+        private void answered(Turn turn, RequestTimes request, String answer) {
+            Optional<Turn> next = Optional.empty();
+            if (request.outcome() instanceof RequestTimes.Outcome.Ended) {
+                int number = turn.number() + 1;
+                long arrival = now() + load.thinkNanos(turn.conversation(), number);
+                Prompt prompt = conversations.next(turn.prompt(), answer, turn.conversation(), number);
+                next = Optional.of(new Turn(arrival, turn.conversation(), number, prompt));
+            }
+            lock.lock();
+            try {
+                next.ifPresent(due::add);
+                unanswered--;
+                answered.signal();
+            } finally {
+                lock.unlock();
             }
         }
 

@@ -8,6 +8,7 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Executors;
 import tools.jackson.core.JacksonException;
@@ -78,10 +79,15 @@ public final class OpenAiServer implements AutoCloseable {
         ObjectNode body = mapper.createObjectNode();
         body.put("model", model);
         if (target.path().endsWith(CHAT)) {
-            body.putArray("messages").addObject().put("role", "user").put("content", text(prompt));
+            ArrayNode messages = body.putArray("messages");
+            for (String text : texts(prompt)) {
+                String role = messages.size() % 2 == 0 ? "user" : "assistant";
+                messages.addObject().put("role", role).put("content", text);
+            }
         } else {
             switch (prompt.content()) {
                 case Prompt.Content.Text text -> body.put("prompt", text.text());
+                case Prompt.Content.Messages said -> body.put("prompt", joined(said.texts()));
                 case Prompt.Content.Tokens tokens -> {
                     ArrayNode ids = body.putArray("prompt");
                     for (int id : tokens.ids()) {
@@ -105,9 +111,19 @@ public final class OpenAiServer implements AutoCloseable {
                 .build();
     }
 
-    private String text(Prompt prompt) {
+    /** A conversation as one text; an answer follows its question directly, as the server generated it. */
+    private static String joined(List<String> texts) {
+        StringBuilder all = new StringBuilder();
+        for (int i = 0; i < texts.size(); i++) {
+            all.append(i > 0 && i % 2 == 0 ? " " : "").append(texts.get(i));
+        }
+        return all.toString();
+    }
+
+    private List<String> texts(Prompt prompt) {
         return switch (prompt.content()) {
-            case Prompt.Content.Text text -> text.text();
+            case Prompt.Content.Text text -> List.of(text.text());
+            case Prompt.Content.Messages said -> said.texts();
             case Prompt.Content.Tokens tokens ->
                 throw new ConfigurationException(
                         "--endpoint " + target.path() + " takes messages, and the prompts are token ids; use text");

@@ -1,5 +1,7 @@
 package dev.tandem.bench.load.http;
 
+import java.util.List;
+
 /**
  * One request's prompt and how much is to be generated.
  *
@@ -12,6 +14,9 @@ public record Prompt(Content content, int promptTokens, int outputTokens) {
     public sealed interface Content {
         /** Text, which the server tokenizes. */
         record Text(String text) implements Content {}
+
+        /** A conversation so far: the user's messages and the answers between them, in order. */
+        record Messages(List<String> texts) implements Content {}
 
         /** Token ids, which only {@code /v1/completions} takes. */
         record Tokens(int[] ids) implements Content {}

@@ -8,6 +8,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
 import java.util.function.IntFunction;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
@@ -34,7 +36,7 @@ public final class Prompts {
 
     private static final int CHARACTERS_PER_TOKEN = 4;
 
-    /** In place of a request's index: what all requests share. */
+    /** In place of a request's index: what all requests share. Lower numbers are later turns of conversations. */
     private static final int SHARED = -1;
 
     private Prompts() {}
@@ -72,6 +74,27 @@ public final class Prompts {
             }
             return new Prompt(new Prompt.Content.Text(text.toString()), length.prompt(), length.output());
         };
+    }
+
+    /**
+     * Conversations in random common words, one per token of the given lengths.
+     *
+     * @param first of the first prompt and each answer
+     * @param shared words with which all conversations begin
+     * @param turns requests per conversation; each but the first adds as many words as the first has of its own
+     */
+    public static Conversations conversations(Lengths first, int shared, int turns, long seed) {
+        int own = first.prompt() - shared;
+        return new Conversations(
+                words(index -> first, shared, seed),
+                turns,
+                (conversation, turn) -> {
+                    SplittableRandom random = random(seed, SHARED - conversation * turns - turn);
+                    return IntStream.range(0, own)
+                            .mapToObj(i -> WORDS[random.nextInt(WORDS.length)])
+                            .collect(Collectors.joining(" "));
+                },
+                own);
     }
 
     private static SplittableRandom random(long seed, int index) {

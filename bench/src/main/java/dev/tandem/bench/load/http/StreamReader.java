@@ -30,6 +30,7 @@ final class StreamReader implements HttpResponse.BodySubscriber<Void> {
     private final long origin;
     private final CompletableFuture<Void> body = new CompletableFuture<>();
     private final ByteArrayOutputStream line = new ByteArrayOutputStream(256);
+    private final StringBuilder answer = new StringBuilder();
     private boolean finished;
     private boolean ended;
 
@@ -99,6 +100,11 @@ final class StreamReader implements HttpResponse.BodySubscriber<Void> {
         ended = true;
     }
 
+    /** The answer's text so far, without reasoning and calls of tools. */
+    synchronized String answer() {
+        return answer.toString();
+    }
+
     private void event(String text, long now) {
         if (ended || !text.startsWith("data:")) {
             return;
@@ -127,6 +133,8 @@ final class StreamReader implements HttpResponse.BodySubscriber<Void> {
         JsonNode choice = event.path("choices").path(0);
         if (hasText(choice)) {
             times.receive(now, 1);
+            answer.append(choice.path("text").asString(""));
+            answer.append(choice.path("delta").path("content").asString(""));
         }
         finished |= choice.path("finish_reason").isString();
         if (usage.has("completion_tokens")) {

@@ -55,7 +55,7 @@ final class ClientOverhead {
             HttpLoad.Run run = new HttpLoad(server, clock, true, Integer.MAX_VALUE)
                     .run(
                             load,
-                            Prompts.tokens(index -> new Prompts.Lengths(100, tokens), 0, 1),
+                            Conversations.ofOneTurn(Prompts.tokens(index -> new Prompts.Lengths(100, tokens), 0, 1)),
                             (arrived, running) -> {});
             LoadResult result = run.result();
             Latencies added = new Latencies();

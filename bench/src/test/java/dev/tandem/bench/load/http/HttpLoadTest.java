@@ -25,6 +25,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.ValueSource;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.ObjectMapper;
 
 /** The load generator against a server that makes mistakes. */
 @Timeout(60)
@@ -62,7 +65,10 @@ class HttpLoadTest {
             throws InterruptedException {
         try (OpenAiServer server = new OpenAiServer(target(fake.url(), path))) {
             return new HttpLoad(server, Clock.system(), true, maxConcurrency)
-                    .run(load, Prompts.words(index -> LENGTHS, 0, 0), (arrived, running) -> {});
+                    .run(
+                            load,
+                            Conversations.ofOneTurn(Prompts.words(index -> LENGTHS, 0, 0)),
+                            (arrived, running) -> {});
         }
     }
 
@@ -125,7 +131,7 @@ class HttpLoadTest {
         try (OpenAiServer server = new OpenAiServer(target("http://127.0.0.1:" + port, "/v1/completions"))) {
             Load load = load(new Arrivals.AtOnce(), 4, Duration.ofSeconds(50));
             LoadResult result = new HttpLoad(server, Clock.system(), true, UNLIMITED)
-                    .run(load, Prompts.words(index -> LENGTHS, 0, 0), (arrived, running) -> {})
+                    .run(load, Conversations.ofOneTurn(Prompts.words(index -> LENGTHS, 0, 0)), (arrived, running) -> {})
                     .result();
             assertThat(result.errors()).isEqualTo(Map.of("no connection", 4));
             assertThatThrownBy(() -> server.knowsUsage(
@@ -200,7 +206,7 @@ class HttpLoadTest {
             HttpLoad.Run run = new HttpLoad(server, Clock.system(), true, 1)
                     .run(
                             load(new Arrivals.Constant(50), 5, Duration.ofSeconds(50)),
-                            Prompts.tokens(index -> LENGTHS, 0, 0),
+                            Conversations.ofOneTurn(Prompts.tokens(index -> LENGTHS, 0, 0)),
                             (count, running) -> {
                                 if (count == 5) {
                                     arrived.countDown();
@@ -254,6 +260,66 @@ class HttpLoadTest {
                 OpenAiServer server = new OpenAiServer(target(fake.url(), "/v1/completions"))) {
             assertThat(server.knowsUsage(Prompts.words(index -> LENGTHS, 0, 0).apply(0)))
                     .isFalse();
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"/v1/completions", "/v1/chat/completions"})
+    void aTurnRepeatsTheConversationSoFar(String path) throws InterruptedException {
+        AtomicInteger number = new AtomicInteger();
+        try (FakeServer fake = new FakeServer((call, out) -> {
+                    FakeServer.begin(out);
+                    String text = "answer" + number.getAndIncrement();
+                    FakeServer.event(out, "{\"choices\":[{\"delta\":{\"content\":\"" + text + "\"}}]}");
+                    FakeServer.finish(out, 7, 1);
+                    return true;
+                });
+                OpenAiServer server = new OpenAiServer(target(fake.url(), path))) {
+            Arrivals once = new Arrivals.Trace("one conversation", new long[] {0, Long.MAX_VALUE / 2}, 1);
+            Conversations conversations = Prompts.conversations(new Lengths(4, 1), 2, 3, 0);
+            HttpLoad.Run run = new HttpLoad(server, Clock.system(), true, UNLIMITED)
+                    .run(load(once, 3, Duration.ofSeconds(50)), conversations, (c, r) -> {});
+            assertThat(run.result().counts().completed()).isEqualTo(3);
+            List<String> said =
+                    fake.calls().stream().map(call -> said(call, path)).toList();
+            assertThat(said.get(0).split(" "))
+                    .as("what all share, and a question")
+                    .hasSize(4);
+            assertThat(said.get(1)).startsWith(said.get(0) + "answer0 ");
+            assertThat(said.get(2)).startsWith(said.get(1) + "answer1 ");
+            assertThat(said.get(2).substring(said.get(1).length()).split(" "))
+                    .as("the answer and the third question")
+                    .hasSize(3);
+        }
+    }
+
+    /** A call's prompt; messages are joined as a completion's prompt is. */
+    private static String said(FakeServer.Call call, String path) {
+        JsonNode body = new ObjectMapper().readTree(call.body());
+        if (path.equals("/v1/completions")) {
+            return body.get("prompt").asString();
+        }
+        StringBuilder all = new StringBuilder();
+        for (JsonNode message : body.get("messages")) {
+            boolean question = message.get("role").asString().equals("user");
+            all.append(question && !all.isEmpty() ? " " : "")
+                    .append(message.get("content").asString());
+        }
+        return all.toString();
+    }
+
+    @Test
+    void aConversationEndsWithARequestThatFails() throws InterruptedException {
+        try (FakeServer fake = new FakeServer((call, out) -> {
+                    FakeServer.plain(out, 503, "{\"error\":\"overloaded\"}");
+                    return true;
+                });
+                OpenAiServer server = new OpenAiServer(target(fake.url(), "/v1/completions"))) {
+            Load twoConversations = load(new Arrivals.Constant(50), 2, Duration.ofSeconds(50));
+            HttpLoad.Run run = new HttpLoad(server, Clock.system(), true, UNLIMITED)
+                    .run(twoConversations, Prompts.conversations(LENGTHS, 0, 3, 0), (c, r) -> {});
+            assertThat(run.result().counts().failed()).isEqualTo(2);
+            assertThat(fake.calls()).hasSize(2);
         }
     }
 }
