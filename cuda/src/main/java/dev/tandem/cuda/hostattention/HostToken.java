@@ -76,6 +76,11 @@ public final class HostToken {
         return state.compareAndSet(State.GOES_ON, State.RESUMED);
     }
 
+    /** Whether a step waits for the token. */
+    boolean isResumed() {
+        return state.get() == State.RESUMED;
+    }
+
     /** Notes that its attention has thrown; returns whether a step waits for the result all the same. */
     boolean fail() {
         if (state.compareAndSet(State.GOES_ON, State.FAILED)) {
