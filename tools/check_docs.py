@@ -32,6 +32,7 @@ WRITTEN_BY_CODE = {
     "docs/message-fields.md",
     "docs/reference/metrics.md",
     "docs/reference/models.md",
+    "docs/reference/recorder-events.md",
 }
 # Pages that may name classes of the past.
 HISTORY = ("docs/adr/", "CHANGELOG.md")

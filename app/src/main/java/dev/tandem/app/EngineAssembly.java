@@ -17,6 +17,7 @@ import dev.tandem.model.Checkpoint.TokenizerSource;
 import dev.tandem.model.config.GenerationDefaults;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.gguf.GgufVocabulary;
+import dev.tandem.server.metrics.EngineMetrics;
 import dev.tandem.server.openai.CacheSaltFrom;
 import dev.tandem.server.openai.ServedModel;
 import dev.tandem.text.ChatTemplate;
@@ -337,6 +338,13 @@ final class EngineAssembly implements AutoCloseable {
     /** The ideal of this machine; empty where the strategy does not offload, or the tiers do not overlap. */
     Optional<ServedIdeal> ideal() {
         return scheduling.ideal();
+    }
+
+    /** Adds what the strategy knows to the metrics. */
+    void watchedBy(EngineMetrics metrics) {
+        cost().ifPresent(metrics::watch);
+        guard().ifPresent(metrics::watch);
+        ideal().ifPresent(ideal -> metrics.watchIdeal(ideal::ratio));
     }
 
     Optional<Tokenizer> tokenizer() {

@@ -1,7 +1,8 @@
 package dev.tandem.app;
 
 import dev.tandem.engine.config.ConfigurationException;
-import dev.tandem.engine.observe.EngineListener;
+import dev.tandem.engine.loop.Engine;
+import dev.tandem.server.metrics.EngineMetrics;
 import dev.tandem.server.openai.CacheSaltFrom;
 import dev.tandem.server.openai.ServedModel;
 import java.io.PrintStream;
@@ -18,10 +19,12 @@ import picocli.CommandLine;
 public final class LoadedModel implements AutoCloseable {
     private final EngineAssembly assembly;
     private final ServedModel model;
+    private final DeferredListener listener;
 
-    private LoadedModel(EngineAssembly assembly, ServedModel model) {
+    private LoadedModel(EngineAssembly assembly, ServedModel model, DeferredListener listener) {
         this.assembly = assembly;
         this.model = model;
+        this.listener = listener;
     }
 
     /**
@@ -35,10 +38,12 @@ public final class LoadedModel implements AutoCloseable {
     public static LoadedModel load(Optional<String> model, List<String> options, PrintStream log) {
         ModelOptions parsed = parse(model, options);
         StartLog start = new StartLog(log, false);
-        EngineAssembly assembly = EngineAssembly.start(parsed, EngineAssembly.Use.SERVE, EngineListener.NONE, start);
+        DeferredListener listener = new DeferredListener();
+        EngineAssembly assembly = EngineAssembly.start(parsed, EngineAssembly.Use.SERVE, listener, start);
         try {
+            assembly.ideal().ifPresent(listener::attach);
             start.printSummary();
-            return new LoadedModel(assembly, assembly.served(assembly.name(parsed), CacheSaltFrom.NONE));
+            return new LoadedModel(assembly, assembly.served(assembly.name(parsed), CacheSaltFrom.NONE), listener);
         } catch (RuntimeException | Error e) {
             assembly.close();
             throw e;
@@ -69,6 +74,19 @@ public final class LoadedModel implements AutoCloseable {
         Options(ModelOptions model) {
             this.model = model;
         }
+    }
+
+    /**
+     * Has the metrics follow the engine.
+     *
+     * @return ends that
+     */
+    public Runnable watchedBy(EngineMetrics metrics) {
+        Engine engine = assembly.engine();
+        metrics.watch(engine::stats, engine::waiting, engine.limits().blockTokens());
+        assembly.watchedBy(metrics);
+        listener.attach(metrics);
+        return () -> listener.detach(metrics);
     }
 
     /** The model as the APIs serve it, with its engine. */

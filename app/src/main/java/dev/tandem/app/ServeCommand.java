@@ -197,10 +197,8 @@ final class ServeCommand implements Callable<Integer> {
         EngineListener all = metrics.and(history);
         all = assembly.ideal().isPresent() ? all.and(assembly.ideal().get()) : all;
         listener.attach(tracing.isPresent() ? all.and(tracing.get()) : all);
-        assembly.cost().ifPresent(metrics::watch);
-        assembly.guard().ifPresent(metrics::watch);
+        assembly.watchedBy(metrics);
         assembly.guard().ifPresent(history::watch);
-        assembly.ideal().ifPresent(ideal -> metrics.watchIdeal(ideal::ratio));
         assembly.ideal().ifPresent(ideal -> history.watchIdeal(ideal::ratio));
         ServedModel shown = assembly.served(name, listen.cacheSaltFrom);
         ServedModel model = listen.toolCallParser.map(shown::withCalls).orElse(shown);

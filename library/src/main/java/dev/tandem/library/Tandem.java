@@ -5,11 +5,15 @@ import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.observe.EngineStats;
 import dev.tandem.engine.request.RequestException;
+import dev.tandem.server.metrics.EngineMetrics;
 import dev.tandem.server.openai.LocalApi;
 import dev.tandem.server.openai.ServedModel;
 import dev.tandem.server.openai.TokenizerPool;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.function.Function;
 
 /**
  * A model in this process, with the engine of {@code tandem serve}.
@@ -29,13 +33,19 @@ import java.lang.System.Logger.Level;
 public final class Tandem implements AutoCloseable {
     private static final Logger LOG = System.getLogger(Tandem.class.getPackageName());
 
+    private final Function<EngineMetrics, Runnable> watch;
     private final Runnable unload;
     private final ServedModel model;
     private final TokenizerPool tokenizers;
     private final LocalApi api;
+    private final List<EngineMetrics> metrics = new CopyOnWriteArrayList<>();
 
-    /** @param unload frees the model */
-    Tandem(ServedModel model, Runnable unload) {
+    /**
+     * @param watch has metrics follow the model's engine; its result ends that
+     * @param unload frees the model
+     */
+    Tandem(ServedModel model, Function<EngineMetrics, Runnable> watch, Runnable unload) {
+        this.watch = watch;
         this.unload = unload;
         this.model = model;
         this.tokenizers = TokenizerPool.of(model.engine().config().maxQueuedRequests());
@@ -62,7 +72,7 @@ public final class Tandem implements AutoCloseable {
         JvmFlags.check();
         LoadedModel loaded =
                 LoadedModel.load(options.model(), options.arguments(), LogLines.to(line -> LOG.log(Level.INFO, line)));
-        return new Tandem(loaded.served(), loaded::close);
+        return new Tandem(loaded.served(), loaded::watchedBy, loaded::close);
     }
 
     /** Answers a user, with all defaults. */
@@ -92,9 +102,14 @@ public final class Tandem implements AutoCloseable {
         T call() throws InterruptedException;
     }
 
-    private static <T> T start(Start<T> work) {
+    private <T> T start(Start<T> work) {
         try {
             return work.call();
+        } catch (RequestException e) {
+            if (e.category() == RequestException.Category.OVERLOADED) {
+                metrics.forEach(EngineMetrics::rejected);
+            }
+            throw e;
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new AnswerException("the thread was interrupted before the request was accepted");
@@ -124,6 +139,20 @@ public final class Tandem implements AutoCloseable {
     /** Whether the engine takes requests. */
     public Engine.Health health() {
         return model.engine().health();
+    }
+
+    /**
+     * Has metrics follow the model.
+     *
+     * @return ends that
+     */
+    Runnable watchedBy(EngineMetrics added) {
+        metrics.add(added);
+        Runnable end = watch.apply(added);
+        return () -> {
+            end.run();
+            metrics.remove(added);
+        };
     }
 
     @Override

@@ -24,6 +24,7 @@ class LibraryArchitectureTest {
                 .onlyDependOnClassesThat()
                 .resideInAnyPackage(
                         "java..",
+                        "io.micrometer.core.instrument..",
                         "org.jspecify.annotations",
                         "tools.jackson..",
                         "dev.tandem.app",
@@ -32,6 +33,7 @@ class LibraryArchitectureTest {
                         "dev.tandem.engine.observe",
                         "dev.tandem.engine.request",
                         "dev.tandem.library..",
+                        "dev.tandem.server.metrics",
                         "dev.tandem.server.openai",
                         "dev.tandem.text..")
                 .check(CLASSES);

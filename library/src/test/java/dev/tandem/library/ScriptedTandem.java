@@ -8,6 +8,15 @@ public final class ScriptedTandem {
 
     /** Takes requests for a model that the caller closes. */
     public static Tandem of(ServedModel model) {
-        return new Tandem(model, () -> {});
+        return new Tandem(
+                model,
+                metrics -> {
+                    metrics.watch(
+                            model.engine()::stats,
+                            model.engine()::waiting,
+                            model.engine().limits().blockTokens());
+                    return () -> {};
+                },
+                () -> {});
     }
 }

@@ -13,6 +13,7 @@ import dev.tandem.engine.output.OutputProcessor;
 import dev.tandem.engine.queue.AdmissionQueue;
 import dev.tandem.engine.queue.EngineCommand;
 import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.PlanCommitter;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.schedule.SchedulerState;
@@ -188,10 +189,12 @@ public final class EngineLoop {
             }
         }
         pipeline.freeLeaving();
-        scheduler.completed(settled.result(), settled.tookNanos());
+        Decision decision = scheduler.completed(settled.result(), settled.tookNanos());
         StepPipeline.Step step = settled.step();
-        listener.step(
-                StepRecord.of(step.plan(), settled.result(), step.started(), step.planNanos(), settled.tookNanos()));
+        StepRecord record =
+                StepRecord.of(step.plan(), settled.result(), step.started(), step.planNanos(), settled.tookNanos());
+        step.event().commit(record, decision);
+        listener.step(record);
     }
 
     /** Fails the first live request after too many empty plans; the next plan may have room for the others. */

@@ -2,6 +2,7 @@ package dev.tandem.engine.loop;
 
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.executor.Executor;
+import dev.tandem.engine.observe.StepEvent;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
@@ -56,8 +57,9 @@ final class StepPipeline {
      * @param async whether the next step is planned before this one's result is known
      * @param started when planning began
      * @param planNanos time that planning took
+     * @param event for recordings, begun at the submit
      */
-    record Step(StepPlan plan, boolean async, long started, long planNanos) {}
+    record Step(StepPlan plan, boolean async, long started, long planNanos, StepEvent event) {}
 
     /**
      * A step with its result.
@@ -120,6 +122,7 @@ final class StepPipeline {
     /** Submits a plan whose planning began at {@code started}. */
     void submit(StepPlan plan, long started) {
         long planned = clock.nanos();
+        StepEvent event = new StepEvent();
         executor.submit(plan);
         boolean async = executor.allowsAsyncScheduling();
         if (async) {
@@ -127,7 +130,7 @@ final class StepPipeline {
             addPlaceholders(plan);
         }
         exposed = !async;
-        submitted.add(new Step(plan, async, started, planned - started));
+        submitted.add(new Step(plan, async, started, planned - started, event));
     }
 
     /** True when the next thing to do is to plan: one step runs, and the next is planned before its result. */

@@ -74,6 +74,7 @@ public final class PolicyScheduler implements Scheduler {
         Decision decision = new Decision();
         StepDraft draft = policy.draft(state, decision);
         double predicted = draft.isEmpty() && state.inFlight().isEmpty() ? 0 : predictor.applyAsDouble(draft);
+        KvMoveEvent.record(draft, decision);
         StepPlan plan = committer.commit(draft);
         decision.planned(plan.step(), draft.shape(), predicted);
         if (!plan.isEmpty()) {
@@ -83,7 +84,7 @@ public final class PolicyScheduler implements Scheduler {
     }
 
     @Override
-    public void completed(StepResult result, long nanos) {
+    public Decision completed(StepResult result, long nanos) {
         double seconds = nanos / 1e9;
         Planned step = planned.remove();
         step.decision().achieved(seconds);
@@ -94,5 +95,6 @@ public final class PolicyScheduler implements Scheduler {
                 .filter(lost -> lost.cause() == StepResult.Cause.HOST_ATTENTION)
                 .findFirst()
                 .ifPresent(lost -> policy.hostLost(lost.message()));
+        return step.decision();
     }
 }

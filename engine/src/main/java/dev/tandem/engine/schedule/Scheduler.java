@@ -21,6 +21,7 @@ public interface Scheduler {
      * Reports the result of the oldest planned step that has not been reported yet.
      *
      * @param nanos from the step's submission, or from the end of the step before it if that came later, to its result
+     * @return why the step was planned as it was
      */
-    default void completed(StepResult result, long nanos) {}
+    Decision completed(StepResult result, long nanos);
 }

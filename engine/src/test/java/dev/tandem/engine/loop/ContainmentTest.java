@@ -16,6 +16,7 @@ import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.request.TokenSink;
 import dev.tandem.engine.request.Usage;
 import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.PlanCommitter;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
@@ -381,7 +382,9 @@ class ContainmentTest {
         }
 
         @Override
-        public void completed(StepResult result, long nanos) {}
+        public Decision completed(StepResult result, long nanos) {
+            return new Decision();
+        }
     }
 
     @Test

@@ -11,32 +11,32 @@ import java.util.stream.Stream;
 public enum Metric {
     TIME_TO_FIRST_TOKEN(
             "vllm:time_to_first_token_seconds",
-            Type.HISTOGRAM,
+            Buckets.FIRST_TOKEN,
             Unit.SECONDS,
             "Arrival of a request to its first token."),
     INTER_TOKEN_LATENCY(
             "vllm:inter_token_latency_seconds",
-            Type.HISTOGRAM,
+            Buckets.TOKEN,
             Unit.SECONDS,
             "Time between two consecutive output tokens of a request."),
     TIME_PER_OUTPUT_TOKEN(
             "vllm:request_time_per_output_token_seconds",
-            Type.HISTOGRAM,
+            Buckets.TOKEN,
             Unit.SECONDS,
             "Mean time per output token after the first, per request."),
-    E2E_LATENCY("vllm:e2e_request_latency_seconds", Type.HISTOGRAM, Unit.SECONDS, "Arrival of a request to its end."),
+    E2E_LATENCY("vllm:e2e_request_latency_seconds", Buckets.LATENCY, Unit.SECONDS, "Arrival of a request to its end."),
     QUEUE_TIME(
             "vllm:request_queue_time_seconds",
-            Type.HISTOGRAM,
+            Buckets.LATENCY,
             Unit.SECONDS,
             "Arrival of a request to its first scheduling."),
     DECODE_TIME(
-            "vllm:request_decode_time_seconds", Type.HISTOGRAM, Unit.SECONDS, "First token of a request to its end."),
+            "vllm:request_decode_time_seconds", Buckets.LATENCY, Unit.SECONDS, "First token of a request to its end."),
     REQUEST_PROMPT_TOKENS(
-            "vllm:request_prompt_tokens", Type.HISTOGRAM, Unit.TOKENS, "Prompt tokens per finished request."),
+            "vllm:request_prompt_tokens", Buckets.LENGTH, Unit.TOKENS, "Prompt tokens per finished request."),
     REQUEST_GENERATION_TOKENS(
-            "vllm:request_generation_tokens", Type.HISTOGRAM, Unit.TOKENS, "Output tokens per finished request."),
-    STEP_TOKENS("vllm:iteration_tokens_total", Type.HISTOGRAM, Unit.TOKENS, "Tokens computed per step."),
+            "vllm:request_generation_tokens", Buckets.LENGTH, Unit.TOKENS, "Output tokens per finished request."),
+    STEP_TOKENS("vllm:iteration_tokens_total", Buckets.LENGTH, Unit.TOKENS, "Tokens computed per step."),
     PROMPT_TOKENS("vllm:prompt_tokens_total", Type.COUNTER, Unit.TOKENS, "Prompt tokens of finished requests."),
     PROMPT_TOKENS_CACHED(
             "vllm:prompt_tokens_cached_total",
@@ -144,7 +144,7 @@ public enum Metric {
             "Fraction of the GPU pool's blocks that hold a prefix and are free for others; 1 is all."),
     SHADOW_VERIFICATION_DIFFERENCE(
             "tandem:shadow_verification_logprob_difference",
-            Type.HISTOGRAM,
+            Buckets.DIFFERENCE,
             Unit.NATS,
             "Difference of a token's log-probability between host KV and recomputing on the GPU."),
     SHADOW_VERIFICATION_DROPPED(
@@ -216,26 +216,84 @@ public enum Metric {
         }
     }
 
+    /** Upper bounds of histograms' buckets, vLLM's for its own metrics. */
+    private enum Buckets {
+        FIRST_TOKEN(
+                .001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560),
+        TOKEN(.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80),
+        LATENCY(.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680),
+        DIFFERENCE(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 10),
+        LENGTH(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000),
+        NONE;
+
+        private final double[] bounds;
+
+        Buckets(double... bounds) {
+            this.bounds = bounds;
+        }
+    }
+
     /** Labels that every metric has. */
     static final List<String> LABELS = List.of("model_name", "engine");
+    /** Value of the label {@code engine}: a server has one. */
+    public static final String ENGINE = "0";
 
-    final String exposed;
-    final Type type;
-    final Unit unit;
-    final String help;
-    /** Labels besides {@link #LABELS}. */
-    final List<String> furtherLabels;
+    private final String exposed;
+    private final Type type;
+    private final Buckets buckets;
+    private final Unit unit;
+    private final String help;
+    private final List<String> furtherLabels;
 
     Metric(String exposed, Type type, Unit unit, String help, String... furtherLabels) {
+        this(exposed, type, Buckets.NONE, unit, help, furtherLabels);
+    }
+
+    Metric(String exposed, Buckets buckets, Unit unit, String help) {
+        this(exposed, Type.HISTOGRAM, buckets, unit, help);
+    }
+
+    Metric(String exposed, Type type, Buckets buckets, Unit unit, String help, String... furtherLabels) {
         this.exposed = exposed;
         this.type = type;
+        this.buckets = buckets;
         this.unit = unit;
         this.help = help;
         this.furtherLabels = List.of(furtherLabels);
     }
 
-    /** All labels, in the order in which values are given. */
-    String[] labels() {
-        return Stream.concat(LABELS.stream(), furtherLabels.stream()).toArray(String[]::new);
+    /** The name in {@code /metrics}. */
+    public String exposed() {
+        return exposed;
+    }
+
+    /** What kind of metric it is. */
+    public Type type() {
+        return type;
+    }
+
+    /** Upper bounds of a histogram's buckets, without infinity; none for other metrics. */
+    public double[] buckets() {
+        return buckets.bounds.clone();
+    }
+
+    /** What one of its values counts. */
+    public Unit unit() {
+        return unit;
+    }
+
+    /** What it says, as one sentence. */
+    public String help() {
+        return help;
+    }
+
+    /** The labels that not every metric has. */
+    public List<String> furtherLabels() {
+        return furtherLabels;
+    }
+
+    /** All labels, in the order in which values are given: {@code model_name}, {@code engine}, then its own. */
+    public List<String> labels() {
+        return Stream.concat(LABELS.stream(), furtherLabels.stream()).toList();
     }
 }

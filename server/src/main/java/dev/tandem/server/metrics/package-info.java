@@ -1,5 +1,6 @@
 /**
- * Prometheus metrics under vLLM's names. Entry point: {@link dev.tandem.server.metrics.ServerMetrics}.
+ * Metrics under vLLM's names, for Prometheus and other libraries. Entry point:
+ * {@link dev.tandem.server.metrics.EngineMetrics}.
  *
  * <p>Owned by: thread-safe; the engine thread counts, any thread scrapes.
  */

@@ -48,8 +48,8 @@ class MetricsPageTest {
 
     private static String table(String prefix) {
         return Stream.of(Metric.values())
-                .filter(metric -> metric.exposed.startsWith(prefix))
-                .sorted(Comparator.comparing(metric -> metric.exposed))
+                .filter(metric -> metric.exposed().startsWith(prefix))
+                .sorted(Comparator.comparing(metric -> metric.exposed()))
                 .map(MetricsPageTest::row)
                 .collect(Collectors.joining(
                         "\n", "| metric | type | unit | labels | meaning |\n| --- | --- | --- | --- | --- |\n", "\n"));
@@ -59,12 +59,12 @@ class MetricsPageTest {
         return String.join(
                 " | ",
                 List.of(
-                        "| `" + metric.exposed + "`",
-                        metric.type.name().toLowerCase(Locale.ROOT),
-                        metric.unit.text,
-                        metric.furtherLabels.stream()
+                        "| `" + metric.exposed() + "`",
+                        metric.type().name().toLowerCase(Locale.ROOT),
+                        metric.unit().text,
+                        metric.furtherLabels().stream()
                                 .map(label -> "`" + label + "`")
                                 .collect(Collectors.joining(", ")),
-                        metric.help + " |"));
+                        metric.help() + " |"));
     }
 }

@@ -58,10 +58,10 @@ class MonitoringFilesTest {
     private static Set<String> unknown(String text) {
         Set<String> known = new TreeSet<>();
         for (Metric metric : Metric.values()) {
-            switch (metric.type) {
-                case COUNTER, GAUGE -> known.add(metric.exposed);
+            switch (metric.type()) {
+                case COUNTER, GAUGE -> known.add(metric.exposed());
                 case HISTOGRAM ->
-                    Stream.of("_bucket", "_sum", "_count").forEach(suffix -> known.add(metric.exposed + suffix));
+                    Stream.of("_bucket", "_sum", "_count").forEach(suffix -> known.add(metric.exposed() + suffix));
             }
         }
         Set<String> unknown = new TreeSet<>();

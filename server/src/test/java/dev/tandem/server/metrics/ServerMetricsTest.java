@@ -55,8 +55,8 @@ class ServerMetricsTest {
         for (Metric metric : Metric.values()) {
             if (metric != Metric.MEASURED_GAIN && metric != Metric.IDEAL_GAIN) { // unknown here
                 assertThat(text)
-                        .contains("\n# TYPE " + metric.exposed + " "
-                                + metric.type.name().toLowerCase(Locale.ROOT) + "\n");
+                        .contains("\n# TYPE " + metric.exposed() + " "
+                                + metric.type().name().toLowerCase(Locale.ROOT) + "\n");
             }
         }
     }
@@ -120,8 +120,8 @@ class ServerMetricsTest {
 
     private String describe(Metric metric) {
         boolean hasValue = metric != Metric.MEASURED_GAIN && metric != Metric.IDEAL_GAIN;
-        return metric.exposed + " " + metric.type + " "
-                + (hasValue ? List.of(metric.labels()).stream().sorted().toList() : List.of());
+        return metric.exposed() + " " + metric.type() + " "
+                + (hasValue ? metric.labels().stream().sorted().toList() : List.of());
     }
 
     private static String scrape(ServerMetrics metrics) {

@@ -103,6 +103,21 @@ final class ArmSelection {
         this.incumbentRate = new ThroughputWindow(TRIAL_WINDOWS * limits.window());
     }
 
+    private void enter(Phase next, String reason) {
+        PhaseEvent event = new PhaseEvent();
+        if (event.shouldCommit()) {
+            event.from = phase.name().toLowerCase(Locale.ROOT);
+            event.to = next.name().toLowerCase(Locale.ROOT);
+            event.strategy = arms.get(arm);
+            event.measuredRatio = measuredRatio;
+            event.losses = losses;
+            event.pauseSteps = pausedFor;
+            event.reason = reason;
+            event.commit();
+        }
+        phase = next;
+    }
+
     Phase phase() {
         return phase;
     }
@@ -164,14 +179,14 @@ final class ArmSelection {
     /** Counts a completed step of a pause. */
     void paused() {
         if (pausedFor > 0 && --pausedFor == 0 && phase == Phase.PAUSE) {
-            phase = Phase.MEASURE;
+            enter(Phase.MEASURE, "the pause is over");
         }
     }
 
     /** Notes that the host is empty after a completed step. */
     void hostIsEmpty() {
         if (phase == Phase.DRAIN) {
-            phase = pausedFor > 0 ? Phase.PAUSE : Phase.MEASURE;
+            enter(pausedFor > 0 ? Phase.PAUSE : Phase.MEASURE, "the host is empty");
         }
     }
 
@@ -191,12 +206,12 @@ final class ArmSelection {
         if (begins) {
             credit = 0;
             reported = false;
-            beginWarmUp();
+            beginWarmUp("enough steps in a row predict a gain");
         }
     }
 
-    private void beginWarmUp() {
-        phase = Phase.WARM_UP;
+    private void beginWarmUp(String reason) {
+        enter(Phase.WARM_UP, reason);
         promisingSteps = 0;
         warmUps = 0;
         hostTokens = 0;
@@ -221,7 +236,7 @@ final class ArmSelection {
             return;
         }
         if (phase == Phase.WARM_UP && full && !isTrial()) {
-            run();
+            run("the host is full");
         }
         window.add(step.work(), step.secondsPerToken(), step.took());
         if (phase == Phase.RUN) {
@@ -241,8 +256,8 @@ final class ArmSelection {
         }
     }
 
-    private void run() {
-        phase = Phase.RUN;
+    private void run(String reason) {
+        enter(Phase.RUN, reason);
         window.clear();
         armRate.clear();
     }
@@ -257,7 +272,7 @@ final class ArmSelection {
         } else if (!isTrial() && guarded && ranking.ratio(window, gpuOnly) < MIN_WARM_UP_RATIO) {
             lose(ranking.ratio(window, gpuOnly));
         } else if (!fills || warmUps >= limits.warmUps()) {
-            run();
+            run(fills ? "the host has had its time to fill" : "the host no longer fills");
         }
     }
 
@@ -275,7 +290,7 @@ final class ArmSelection {
             ThroughputWindow spare = incumbentRate;
             incumbentRate = armRate;
             armRate = spare;
-            changeTo((arm + 1) % arms.size());
+            changeTo((arm + 1) % arms.size(), "another strategy is tried");
         }
     }
 
@@ -291,7 +306,7 @@ final class ArmSelection {
                     1e3 * gpuOnly.secondsPerToken());
             gpuOnly.clear();
             measuredRatio = Double.NaN;
-            stop();
+            stop("the predicted time per token has changed since gpu-only was measured");
             return;
         }
         double ratio = ranking.ratio(window, gpuOnly);
@@ -329,7 +344,7 @@ final class ArmSelection {
             pause = Math.min((long) MAX_PAUSE * limits.pause(), PAUSE_GROWTH * pause);
         }
         losses = losses() + 1;
-        stop();
+        stop("offloading lost to gpu-only");
         LOG.log(
                 Level.WARNING,
                 "Offloading with {0} had {1,number,#.###} times the throughput of gpu-only over {2} steps{3}."
@@ -342,16 +357,16 @@ final class ArmSelection {
                 pausedFor);
     }
 
-    private void stop() {
-        phase = Phase.DRAIN;
+    private void stop(String reason) {
+        enter(Phase.DRAIN, reason);
         promisingSteps = 0;
         measurement.restart();
     }
 
-    private void changeTo(int next) {
+    private void changeTo(int next, String reason) {
         leftArm = OptionalInt.of(arm);
         arm = next;
-        beginWarmUp();
+        beginWarmUp(reason);
     }
 
     /** @param ratio of the arm's throughput to the incumbent's */
@@ -370,7 +385,7 @@ final class ArmSelection {
             credit = 0;
         } else {
             trialPause = Math.min((long) MAX_PAUSE * limits.trialPause(), PAUSE_GROWTH * trialPause);
-            changeTo(incumbent);
+            changeTo(incumbent, "the trial of another strategy has failed");
         }
         untilTrial = trialPause;
     }

@@ -3,6 +3,7 @@ package dev.tandem.engine.strategy.select;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
+import dev.tandem.engine.JfrRecording;
 import dev.tandem.engine.cost.Component;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.request.LatencyTargets;
@@ -19,6 +20,7 @@ import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
 import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.select.StrategySelector.Baseline;
+import java.io.IOException;
 import java.text.MessageFormat;
 import java.util.ArrayList;
 import java.util.List;
@@ -27,6 +29,7 @@ import java.util.Set;
 import java.util.logging.Handler;
 import java.util.logging.LogRecord;
 import java.util.logging.Logger;
+import jdk.jfr.consumer.RecordedEvent;
 import org.junit.jupiter.api.Test;
 
 /**
@@ -139,6 +142,27 @@ class StrategySelectorTest {
         assertThat(run(selector, scene, 2, 1)).containsOnly(Shape.ASYNC);
         assertThat(selector.isOffloading()).isTrue();
         assertThat(selector.phase()).as("the host is full").isEqualTo(Phase.RUN);
+    }
+
+    @Test
+    void eachChangeOfPhaseIsRecorded() throws IOException {
+        List<RecordedEvent> changes = JfrRecording.events("dev.tandem.GuardPhase", () -> {
+            Scene scene = fullHost();
+            StrategySelector selector = selector();
+            measure(selector, scene);
+            run(selector, scene, 4, 3);
+            afterDrain(selector, scene, 5);
+        });
+        assertThat(changes)
+                .extracting(change -> change.getString("from") + " to " + change.getString("to"))
+                .containsExactly(
+                        "measure to warm_up", "warm_up to run", "run to drain", "drain to pause", "pause to measure");
+        RecordedEvent lost = changes.get(2);
+        assertThat(lost.getString("strategy")).isEqualTo("arm");
+        assertThat(lost.getString("reason")).contains("lost to gpu-only");
+        assertThat(lost.getDouble("measuredRatio")).isBetween(0.1, 0.99);
+        assertThat(lost.getInt("losses")).isEqualTo(1);
+        assertThat(lost.getLong("pauseSteps")).isEqualTo(LIMITS.pause());
     }
 
     @Test
