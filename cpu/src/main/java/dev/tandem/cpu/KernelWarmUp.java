@@ -50,6 +50,8 @@ public final class KernelWarmUp {
             Arrays.fill(x, 0.1f);
             GemmInput input = new GemmInput();
             float[] out = new float[16 * DEPTH];
+            PagedAttention.Tile tile = new PagedAttention.Tile(
+                    store, 0, 0, new int[] {0, 1}, 20, 2, rule, x, 0, 3 * DEPTH, out, 0, 3 * DEPTH);
             for (int round = 0; round < ROUNDS; round++) {
                 for (PackedMatrix matrix : matrices) {
                     for (int rows = 1; rows <= 15; rows += 14) {
@@ -63,8 +65,7 @@ public final class KernelWarmUp {
                 RowOps.rmsNorm(x, 0, x, 1e-5f, DEPTH, out, 0);
                 RowOps.swiGlu(x, 0, x, DEPTH, DEPTH, out, 0);
                 RowOps.rotate(out, 0, x, x, 0, DEPTH / 2);
-                PagedAttention.tile(
-                        store, 0, 0, new int[] {0, 1}, 20, 2, rule, x, 0, 3 * DEPTH, out, 0, 3 * DEPTH, attention);
+                PagedAttention.tile(tile, attention);
             }
         }
     }

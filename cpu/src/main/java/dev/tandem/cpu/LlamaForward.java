@@ -1,6 +1,5 @@
 package dev.tandem.cpu;
 
-import dev.tandem.cpu.attention.AttentionScratch;
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.attention.KvStores;
 import dev.tandem.cpu.attention.PagedAttention;
@@ -47,7 +46,7 @@ final class LlamaForward {
 
     private final PagedAttention.Rule[] rules;
     private final float epsilon;
-    private final AttentionScratch[] attentionScratch;
+    private final ParallelAttention attention;
     private final ParallelGemm gemm;
 
     /**
@@ -77,11 +76,8 @@ final class LlamaForward {
                 attention.stream().mapToInt(a -> rotations.indexOf(a.rope())).toArray();
         this.rules = attention.stream().map(PagedAttention.Rule::of).toArray(PagedAttention.Rule[]::new);
         this.epsilon = (float) config.normEpsilon();
-        this.attentionScratch = new AttentionScratch[workers.size()];
+        this.attention = new ParallelAttention(workers, config.group(), config.headDim(), arena);
         this.gemm = new ParallelGemm(workers, arena);
-        for (int i = 0; i < workers.size(); i++) {
-            attentionScratch[i] = new AttentionScratch(PagedAttention.maxRows(config.group()), config.headDim(), arena);
-        }
     }
 
     /** Query tokens per attention tile. */
@@ -185,12 +181,12 @@ final class LlamaForward {
         int end = a.tiles(kind).end;
         int threads = kind == Activations.AttentionKind.CPU ? attentionThreads : workers.size();
         // start with the last tiles of a prompt: they have the longest context
-        workers.run((end - begin) * kvHeads, threads, (index, worker) -> {
+        attention.compute((end - begin) * kvHeads, threads, index -> {
             int tile = 3 * (end - 1 - index / kvHeads);
             int kvHead = index % kvHeads;
             int row = a.tiles[tile + 1];
             Chunk chunk = a.chunks.get(a.tiles[tile]);
-            PagedAttention.tile(
+            return new PagedAttention.Tile(
                     stores.of(chunk.site().tier()),
                     layer,
                     kvHead,
@@ -203,8 +199,7 @@ final class LlamaForward {
                     a.qkvWidth,
                     a.attended,
                     row * a.attendedWidth + kvHead * groupWidth,
-                    a.attendedWidth,
-                    attentionScratch[worker]);
+                    a.attendedWidth);
         });
     }
 
@@ -212,10 +207,10 @@ final class LlamaForward {
     void attention(List<InFlightToken> inFlight) {
         int kvHeads = config.kvHeads();
         int groupWidth = config.group() * config.headDim();
-        workers.run(inFlight.size() * kvHeads, attentionThreads, (index, worker) -> {
+        attention.compute(inFlight.size() * kvHeads, attentionThreads, index -> {
             InFlightToken token = inFlight.get(index / kvHeads);
             int kvHead = index % kvHeads;
-            PagedAttention.tile(
+            return new PagedAttention.Tile(
                     stores.of(token.chunk.site().tier()),
                     token.layer,
                     kvHead,
@@ -228,8 +223,7 @@ final class LlamaForward {
                     token.qkv.length,
                     token.attended,
                     kvHead * groupWidth,
-                    token.attended.length,
-                    attentionScratch[worker]);
+                    token.attended.length);
         });
     }
 

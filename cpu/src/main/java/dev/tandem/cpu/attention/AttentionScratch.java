@@ -1,6 +1,6 @@
 package dev.tandem.cpu.attention;
 
-import dev.tandem.cpu.simd.Lanes;
+import dev.tandem.cpu.decode.Partial;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
@@ -12,15 +12,16 @@ import java.lang.foreign.MemorySegment;
 public final class AttentionScratch {
     /** [rows, headDim]: scaled queries. */
     final float[] queries;
-    /** [rows, padded headDim]: weighted sums of V. */
-    final float[] outputs;
     /** Two K tiles, or one V tile, widened to fp32. The second K tile holds the tokens of the block after the first. */
     final MemorySegment tiles;
 
-    /** [rows]: sums of softmax weights. */
-    final float[] sums;
-    /** [rows, padded context]: scores, then softmax weights. */
-    float[] scores = new float[0];
+    /** [rows, {@link PagedAttention#SEGMENT_TOKENS}]: scores, then softmax weights. */
+    final float[] scores;
+
+    /** The result of a tile's segments so far. */
+    final Partial result;
+    /** The result of the next segment. */
+    final Partial segment;
 
     /**
      * Buffers for tiles of up to {@code rows} rows.
@@ -29,16 +30,9 @@ public final class AttentionScratch {
      */
     public AttentionScratch(int rows, int headDim, Arena arena) {
         queries = new float[rows * headDim];
-        outputs = new float[rows * Lanes.padded(headDim)];
-        sums = new float[rows];
+        scores = new float[rows * PagedAttention.SEGMENT_TOKENS];
+        result = PagedAttention.partial(rows, headDim);
+        segment = PagedAttention.partial(rows, headDim);
         tiles = arena.allocate(2L * headDim * KvStore.BLOCK_TOKENS * 4 + 512, 64);
-    }
-
-    /** Returns room for at least {@code size} scores; its content is undefined. */
-    float[] scores(int size) {
-        if (scores.length < size) {
-            scores = new float[size + size / 2];
-        }
-        return scores;
     }
 }

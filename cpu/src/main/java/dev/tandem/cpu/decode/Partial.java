@@ -4,9 +4,10 @@ import dev.tandem.cpu.simd.RowOps;
 import java.util.Arrays;
 
 /**
- * A partial result of split-KV decode attention: all heads of one host token over some of its context. For each head it
- * holds the reference score (an exponent of two), the sum of weights relative to it, and the weighted sum of V. Partial
- * results of one host token are merged in the order of its context, so that the result is deterministic.
+ * A partial result of split-KV attention: all heads of one token over some of its context. For each head it holds the
+ * reference score (an exponent of two), the sum of weights relative to it, and the weighted sum of V. Partial results
+ * of one token are merged in the order of its context, so that the result is deterministic. Where a tile has several
+ * tokens, each head of each token counts as a head.
  *
  * <p>Owned by: one thread at a time.
  */
@@ -17,11 +18,11 @@ public final class Partial {
     final int heads;
     final int headDim;
     /** [heads] the score to which weights are relative: the largest one, or one not far below it. */
-    final float[] max;
+    public final float[] max;
     /** [heads] sums of weights. */
-    final float[] sum;
+    public final float[] sum;
     /** [heads, headDim] weighted sums of V. */
-    final float[] weighted;
+    public final float[] weighted;
 
     /** Room for a partial result; {@link PagedDecodeAttention#partial} fills it. */
     public Partial(int heads, int headDim) {
@@ -32,14 +33,15 @@ public final class Partial {
         this.weighted = new float[heads * headDim];
     }
 
-    void clear() {
+    /** Makes it the result of no tokens. */
+    public void clear() {
         Arrays.fill(max, MIN);
         Arrays.fill(sum, 0);
         Arrays.fill(weighted, 0);
     }
 
     /** Adds the partial result of the tokens that follow. */
-    void merge(Partial next) {
+    public void merge(Partial next) {
         for (int head = 0; head < heads; head++) {
             float top = Math.max(max[head], next.max[head]);
             float mine = scale(max[head], top);

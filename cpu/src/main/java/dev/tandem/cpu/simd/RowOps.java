@@ -146,16 +146,17 @@ public final class RowOps {
      * Replaces the scores {@code [first, end)} by weights 2^(score − max), and the others up to {@code padded} by 0.
      *
      * @param padded a multiple of 16
+     * @param maxima receives max at {@code row}
      * @return the sum of the weights
      */
-    public static float softmax(float[] scores, int so, int first, int end, int padded) {
+    public static float softmax(float[] scores, int so, int first, int end, int padded, float[] maxima, int row) {
         Arrays.fill(scores, so, so + first, Float.NEGATIVE_INFINITY);
         Arrays.fill(scores, so + end, so + padded, Float.NEGATIVE_INFINITY);
-        FloatVector maxima = FloatVector.broadcast(Lanes.F, Float.NEGATIVE_INFINITY);
+        FloatVector tops = FloatVector.broadcast(Lanes.F, Float.NEGATIVE_INFINITY);
         for (int i = 0; i < padded; i += Lanes.COUNT) {
-            maxima = maxima.max(FloatVector.fromArray(Lanes.F, scores, so + i));
+            tops = tops.max(FloatVector.fromArray(Lanes.F, scores, so + i));
         }
-        float max = maxima.reduceLanes(VectorOperators.MAX);
+        float max = tops.reduceLanes(VectorOperators.MAX);
         FloatVector a = FloatVector.zero(Lanes.F);
         FloatVector b = a;
         FloatVector c = a;
@@ -170,6 +171,7 @@ public final class RowOps {
                 d = d.add(toWeights(scores, so + i + 3 * Lanes.COUNT, max));
             }
         }
+        maxima[row] = max;
         return sum(a, b, c, d);
     }
 

@@ -35,7 +35,13 @@ class PagedAttentionTest {
                         Arguments.of(type, 64, 2, 100, 16),
                         Arguments.of(type, 64, 1, 97, 33),
                         Arguments.of(type, 256, 4, 70, 20),
-                        Arguments.of(type, 80, 1, 40, 39)));
+                        Arguments.of(type, 80, 1, 40, 39),
+                        // more than one segment; a tile over the border of two; windows from one segment to the next
+                        Arguments.of(type, 64, 2, 300, 0),
+                        Arguments.of(type, 64, 1, 259, 0),
+                        Arguments.of(type, 128, 3, 800, 0),
+                        Arguments.of(type, 64, 1, 290, 34),
+                        Arguments.of(type, 64, 2, 515, 300)));
     }
 
     @ParameterizedTest
@@ -75,7 +81,9 @@ class PagedAttentionTest {
             int kvHead = 1;
             int offset = kvHead * group * headDim;
             PagedAttention.tile(
-                    store, 1, kvHead, blocks, first, tokens, rule, queries, offset, row, out, offset, row, scratch);
+                    new PagedAttention.Tile(
+                            store, 1, kvHead, blocks, first, tokens, rule, queries, offset, row, out, offset, row),
+                    scratch);
             for (int token = 0; token < tokens; token++) {
                 int limit = first + token + 1;
                 int visible = window == 0 ? 0 : Math.max(0, limit - window);
@@ -90,22 +98,11 @@ class PagedAttentionTest {
                             .isLessThan(1e-5);
                 }
                 float[] alone = new float[tokens * row];
-                PagedAttention.tile(
-                        store,
-                        1,
-                        kvHead,
-                        blocks,
-                        first + token,
-                        1,
-                        rule,
-                        queries,
-                        token * row + offset,
-                        row,
-                        alone,
-                        token * row + offset,
-                        row,
-                        scratch);
                 int from = token * row + offset;
+                PagedAttention.tile(
+                        new PagedAttention.Tile(
+                                store, 1, kvHead, blocks, first + token, 1, rule, queries, from, row, alone, from, row),
+                        scratch);
                 assertThat(Arrays.copyOfRange(alone, from, from + group * headDim))
                         .as("a token alone gives the same bits as in its tile")
                         .isEqualTo(Arrays.copyOfRange(out, from, from + group * headDim));
@@ -134,20 +131,10 @@ class PagedAttentionTest {
                         store.append(0, token / 16, token % 16, 0, inKey ? other : ones, 0, inKey ? ones : other, 0);
                     }
                     float[] out = new float[64];
+                    int[] blocks = {0, 1};
+                    PagedAttention.Rule rule = new PagedAttention.Rule(1, 0, 0.125);
                     PagedAttention.tile(
-                            store,
-                            0,
-                            0,
-                            new int[] {0, 1},
-                            19,
-                            1,
-                            new PagedAttention.Rule(1, 0, 0.125),
-                            ones,
-                            0,
-                            64,
-                            out,
-                            0,
-                            64,
+                            new PagedAttention.Tile(store, 0, 0, blocks, 19, 1, rule, ones, 0, 64, out, 0, 64),
                             new AttentionScratch(PagedAttention.maxRows(1), 64, arena));
                     assertThat(Float.isFinite(out[17]))
                             .as("%s in %s", broken, inKey ? "K" : "V")

@@ -100,7 +100,13 @@ class RowOpsTest {
         Arrays.fill(scores, 0, first, Float.NaN);
         Arrays.fill(scores, size, padded, Float.NaN);
         float[] before = scores.clone();
-        float sum = RowOps.softmax(scores, 0, first, size, padded);
+        float[] maximum = new float[2];
+        float sum = RowOps.softmax(scores, 0, first, size, padded, maximum, 1);
+        float expected = before[first];
+        for (int i = first; i < size; i++) {
+            expected = Math.max(expected, before[i]);
+        }
+        assertThat(maximum).containsExactly(0, expected);
         double total = 0;
         for (int i = first; i < size; i++) {
             total += Math.pow(2, before[i]);
@@ -121,7 +127,9 @@ class RowOpsTest {
         for (int bits : new int[] {0x7FC00000, 0x7FC00001, 0x7FFFFFFF, 0xFFC00000}) {
             float[] scores = new float[32];
             scores[5] = Float.intBitsToFloat(bits);
-            assertThat(RowOps.softmax(scores, 0, 0, 20, 32)).as("%x", bits).isNaN();
+            assertThat(RowOps.softmax(scores, 0, 0, 20, 32, new float[1], 0))
+                    .as("%x", bits)
+                    .isNaN();
             float[] gate = {Float.intBitsToFloat(bits), 1};
             RowOps.swiGlu(gate, 0, new float[] {1, 1}, 0, 2, gate, 0);
             assertThat(gate[0]).as("%x", bits).isNaN();
@@ -135,7 +143,7 @@ class RowOpsTest {
         scores[1] = -127;
         scores[2] = -1e6f;
         scores[3] = Float.NEGATIVE_INFINITY;
-        assertThat(RowOps.softmax(scores, 0, 0, 4, 32)).isEqualTo(1);
+        assertThat(RowOps.softmax(scores, 0, 0, 4, 32, new float[1], 0)).isEqualTo(1);
         assertThat(Arrays.copyOf(scores, 4)).containsExactly(1, 0, 0, 0);
     }
 
