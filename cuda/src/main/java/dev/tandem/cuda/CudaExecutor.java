@@ -116,7 +116,7 @@ public final class CudaExecutor implements Executor {
             UnaryOperator<PagedDecodeAttention> attention) {
         ModelShape.require(checkpoint.spec());
         this.checkpoint = checkpoint;
-        this.shape = new ModelShape(checkpoint.config(), options.type());
+        this.shape = ModelShape.of(checkpoint.spec(), options.type());
         this.plan = MemoryPlan.of(options);
         try {
             boolean hasHostTier = options.attentionThreads() > 0;

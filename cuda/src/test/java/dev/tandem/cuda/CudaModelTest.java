@@ -60,7 +60,12 @@ class CudaModelTest {
                         "qwen3",
                         "qwen25",
                         "qwen3small",
-                        "phi3")
+                        "phi3",
+                        "phi4mini",
+                        "olmo2",
+                        "smollm3",
+                        "olmo3",
+                        "gemma3")
                 .flatMap(family ->
                         Stream.of(DataType.BFLOAT16, DataType.FLOAT16).map(type -> Arguments.of(family, type)));
     }

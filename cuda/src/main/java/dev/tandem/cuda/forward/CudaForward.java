@@ -13,9 +13,9 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * Enqueues a decoder of the Llama family as a sequence of kernels: embed; per layer norm, QKV projection, rotation and
- * KV store, attention, output projection, norm, gate and up, down; then logits and argmax. Its methods return without
- * waiting.
+ * Enqueues a decoder as a sequence of kernels: embed; per layer norm, QKV projection, rotation and KV store, attention,
+ * output projection, norm, gate and up, down; then logits and argmax. Norms on the outputs of projections are part of
+ * the norm kernels. Its methods return without waiting.
  *
  * <p>Steps of few rows use split-K GEMM kernels, whose partial sums the next row-wise kernel adds up. Steps of many
  * rows use cublasLt ({@link GemmPlan}).
@@ -213,12 +213,25 @@ public final class CudaForward {
         }
     }
 
-    private Pending pending(Extent extent, int splits) {
-        return new Pending(gemms.partials(), extent.has(Part.GEMM) ? splits : 0, plan.finishes(extent.rows()));
-    }
-
     private Pending nothingPending(Extent extent) {
         return pending(extent, 0);
+    }
+
+    private Pending pending(Extent extent, int splits) {
+        return new Pending(gemms.partials(), splits, plan.finishes(extent.rows()), 0);
+    }
+
+    /**
+     * A projection that is to be added to the residual stream.
+     *
+     * @param splits as the GEMM returns them
+     * @param norm address of the weights of its norm; 0 for none
+     */
+    private Pending pending(Activations a, Extent extent, int splits, long norm) {
+        boolean finishes = plan.finishes(extent.rows());
+        return finishes && a.projected().isPresent()
+                ? new Pending(a.projected().get().address(), 1, true, norm)
+                : new Pending(gemms.partials(), splits, finishes, norm);
     }
 
     /** Norm and QKV projection. */
@@ -243,10 +256,14 @@ public final class CudaForward {
         Extent extent = pass.after(layer - 1);
         int returning = pass.returning(layer);
         if (extent.has(Part.ROW_WISE) && extent.rows() + returning > 0) {
-            Pending pending = pending(extent, extent.rows() == 0 ? 0 : gemms.qkvSplits(plan, extent.rows()));
-            launchers
-                    .rows()
-                    .ropeStore(stream, buffers.activations(subBatch), pass.step(), extent, pending, layer, returning);
+            Activations a = buffers.activations(subBatch);
+            boolean computes = extent.rows() > 0;
+            int splits = computes && extent.has(Part.GEMM) ? gemms.qkvSplits(plan, extent.rows()) : 0;
+            Pending pending = pending(extent, splits);
+            if (computes) {
+                launchers.rows().qkScales(stream, a, extent, pending, layer);
+            }
+            launchers.rows().ropeStore(stream, a, pass.step(), extent, pending, layer, returning);
         }
         if (pass.resumes() && extent.inFlight() > 0) {
             launchers.hostTransfer().sendInFlight(stream, extent.inFlight(), layer);
@@ -276,10 +293,11 @@ public final class CudaForward {
         if (rows == 0) {
             return nothingPending(extent);
         }
+        CudaWeights.Layer weight = weights.layers.get(layer);
         int splits = extent.has(Part.GEMM) ? gemms.output(stream, plan, a, layer, rows) : 0;
         if (extent.has(Part.ROW_WISE)) {
-            long weight = weights.layers.get(layer).attentionNorm();
-            launchers.rows().norm(stream, a, extent, pending(extent, splits), weight, layer + 1);
+            Pending pending = pending(a, extent, splits, weight.attentionNorm());
+            launchers.rows().norm(stream, a, extent, pending, weight.mlpInputNorm(), layer + 1);
         }
         if (extent.has(Part.GEMM)) {
             gemms.gateUp(stream, plan, a, layer, rows);
@@ -287,7 +305,8 @@ public final class CudaForward {
         if (extent.has(Part.ROW_WISE)) {
             activate(stream, a, rows);
         }
-        return pending(extent, extent.has(Part.GEMM) ? gemms.down(stream, plan, a, layer, rows) : 0);
+        int downSplits = extent.has(Part.GEMM) ? gemms.down(stream, plan, a, layer, rows) : 0;
+        return pending(a, extent, downSplits, weight.mlpNorm());
     }
 
     private void activate(Stream stream, Activations a, int rows) {

@@ -6,10 +6,10 @@ import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.gemm.GemmPlan;
+import dev.tandem.cuda.kernels.DecoderVariant;
 import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
-import dev.tandem.model.config.RopeFrequencies;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
@@ -39,7 +39,8 @@ public final class ForwardBuffers implements AutoCloseable {
         second = rows.second() > 0
                 ? Optional.of(Activations.of(device, shape, rows.second(), " of the second sub-batch"))
                 : Optional.empty();
-        frequencies = buffer(device, 4L * shape.config().headDim() / 2, "rotation frequencies");
+        float[] table = shape.variant().rotationTable(shape.config().headDim());
+        frequencies = buffer(device, 4L * table.length, "rotation frequencies");
         logits = new Logits(
                 device, stream, kernels, shape, GemmPlan.roundUp(Math.max(rows.sampled(), GemmPlan.ROW_STEP)));
         long quads = (long) partition.attentionBlocks() * shape.config().group() * shape.headWidth() / 4;
@@ -55,10 +56,9 @@ public final class ForwardBuffers implements AutoCloseable {
         buffers.forEach(buffer -> stream.fill(buffer, 0));
         stream.fill(decodePartials, KernelConstants.UNPUBLISHED);
         stream.fill(decodeNorms, KernelConstants.UNPUBLISHED);
-        float[] values = RopeFrequencies.of(shape.config());
-        try (PinnedBuffer staging = device.pinned(4L * values.length, "rotation frequencies")) {
-            MemorySegment.copy(values, 0, staging.memory(), ValueLayout.JAVA_FLOAT, 0, values.length);
-            stream.upload(frequencies, 0, staging.memory(), 4L * values.length);
+        try (PinnedBuffer staging = device.pinned(4L * table.length, "rotation frequencies")) {
+            MemorySegment.copy(table, 0, staging.memory(), ValueLayout.JAVA_FLOAT, 0, table.length);
+            stream.upload(frequencies, 0, staging.memory(), 4L * table.length);
             stream.synchronise();
         }
     }
@@ -87,7 +87,7 @@ public final class ForwardBuffers implements AutoCloseable {
         return logits;
     }
 
-    /** [headDim / 2] fp32. */
+    /** {@link DecoderVariant#rotationTable}. */
     DeviceBuffer frequencies() {
         return frequencies;
     }

@@ -1,14 +1,17 @@
 package dev.tandem.cuda.forward;
 
+import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.cuda.weights.CudaWeights;
+import dev.tandem.model.config.Rope;
+import java.util.List;
 import java.util.Optional;
 
-/** Launches the row-wise kernels between the GEMMs (rows.cu): embedding, norms, rope_store, SwiGLU, compact_rows. */
+/** Launches the row-wise kernels between the GEMMs (rows.cu): embedding, norms, rotation, SwiGLU, compact_rows. */
 public final class RowLauncher {
     private final Kernels kernels;
     private final CudaWeights weights;
@@ -17,6 +20,8 @@ public final class RowLauncher {
     private final KvPools pools;
     private final long hostTokens;
     private final float epsilon;
+    /** Of each layer: the index of its rotation in the angles of a row. */
+    private final int[] rotations;
 
     /** @param hostTokens address of the host link's memory; 0 without attention threads */
     public RowLauncher(Kernels kernels, CudaWeights weights, ForwardBuffers buffers, KvPools pools, long hostTokens) {
@@ -27,6 +32,8 @@ public final class RowLauncher {
         this.pools = pools;
         this.hostTokens = hostTokens;
         this.epsilon = (float) shape.config().normEpsilon();
+        List<Rope> all = shape.variant().rotations();
+        this.rotations = shape.variant().ropes().stream().mapToInt(all::indexOf).toArray();
     }
 
     /** Launches the embedding and rotation angles of a sub-batch's rows. */
@@ -52,15 +59,17 @@ public final class RowLauncher {
      * The result of the preceding GEMM, as its method leaves it.
      *
      * @param partials address of [splits][rows][width] fp32 sums
-     * @param splits partial sums to add up; 0 where the GEMM leaves finished values
+     * @param splits sums to add up; 0 where nothing is pending, or the GEMM has finished q, k and v or the residual
+     *     stream
      * @param finishes whether GEMMs of so many rows leave finished values
+     * @param norm address of the weights of the norm on the sums; 0 for none
      */
-    record Pending(long partials, int splits, boolean finishes) {}
+    record Pending(long partials, int splits, boolean finishes, long norm) {}
 
     /**
-     * Adds the pending GEMM to the residual stream, then computes the norm of every row.
+     * Adds the pending GEMM, or its norm, to the residual stream, then computes the norm of every row.
      *
-     * @param weight of the norm
+     * @param weight of the norm; 0 for none
      * @param mapLayer layer whose slot map says which in-flight tokens the slots hold
      */
     void norm(Stream stream, Activations a, Extent extent, Pending pending, long weight, int mapLayer) {
@@ -123,7 +132,8 @@ public final class RowLauncher {
                         epsilon,
                         extent.firstSlot(),
                         hostTokens,
-                        mapLayer);
+                        mapLayer,
+                        pending.norm());
     }
 
     /** Moves the sampled rows to the front of the residual stream and of attention's output. */
@@ -136,6 +146,21 @@ public final class RowLauncher {
                 a.attended().address(),
                 step.samples(),
                 sampled);
+    }
+
+    /** Computes the factors of the norms over all heads of q and of k, where the model has such norms. */
+    void qkScales(Stream stream, Activations a, Extent extent, Pending pending, int layer) {
+        kernels.qkScales.ifPresent(kernel -> kernel.launch(
+                stream,
+                extent.rows(),
+                2,
+                pending.partials(),
+                pending.splits(),
+                extent.rows(),
+                a.qkv().address(),
+                weights.layers.get(layer).qkvBias(),
+                epsilon,
+                a.qkScales().orElseThrow().address()));
     }
 
     /**
@@ -171,7 +196,9 @@ public final class RowLauncher {
                 layer,
                 returning > 0 ? extent.rows() : Integer.MAX_VALUE,
                 returning,
-                sends ? step.header() : 0L);
+                sends ? step.header() : 0L,
+                rotations[layer],
+                a.qkScales().map(DeviceBuffer::address).orElse(0L));
     }
 
     /** Launches SwiGLU of a finished gate and up GEMM. */

@@ -1,6 +1,7 @@
 package dev.tandem.cuda.gemm;
 
 import dev.tandem.cuda.device.DeviceBuffer;
+import java.util.Optional;
 
 /** The activations that a layer's GEMMs read and write, row-major, at fixed addresses. */
 public interface GemmBuffers {
@@ -9,6 +10,9 @@ public interface GemmBuffers {
 
     /** [rows, hidden] after the norm. */
     DeviceBuffer normed();
+
+    /** [rows, hidden] fp32 of finished output and down projections; empty where they are added to {@link #residual}. */
+    Optional<DeviceBuffer> projected();
 
     /** [rows, qkv] of finished GEMMs. */
     DeviceBuffer qkv();

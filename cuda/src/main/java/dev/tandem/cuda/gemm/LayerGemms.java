@@ -137,8 +137,7 @@ public final class LayerGemms implements AutoCloseable {
 
     private Gemm output(GemmBuffers a, int layer) {
         long matrix = weights.layers.get(layer).output();
-        Optional<TensorMap> map = map(layer, CudaWeights.Maps::output);
-        return new Gemm(matrix, map, outputShape(), a.attended(), a.residual(), Result.WIDE_ADDED);
+        return projection(a, matrix, map(layer, CudaWeights.Maps::output), outputShape(), a.attended());
     }
 
     private Gemm gateUp(GemmBuffers a, int layer) {
@@ -149,8 +148,15 @@ public final class LayerGemms implements AutoCloseable {
 
     private Gemm down(GemmBuffers a, int layer) {
         long matrix = weights.layers.get(layer).down();
-        Optional<TensorMap> map = map(layer, CudaWeights.Maps::down);
-        return new Gemm(matrix, map, downShape(), a.activation(), a.residual(), Result.WIDE_ADDED);
+        return projection(a, matrix, map(layer, CudaWeights.Maps::down), downShape(), a.activation());
+    }
+
+    /** A projection that is finished in the residual stream, or, where its norm is added, in a buffer of its own. */
+    private static Gemm projection(
+            GemmBuffers a, long matrix, Optional<TensorMap> map, Gemm.Shape shape, DeviceBuffer x) {
+        return a.projected()
+                .map(out -> new Gemm(matrix, map, shape, x, out, Result.WIDE))
+                .orElseGet(() -> new Gemm(matrix, map, shape, x, a.residual(), Result.WIDE_ADDED));
     }
 
     private Gemm head(GemmBuffers a) {
@@ -173,8 +179,8 @@ public final class LayerGemms implements AutoCloseable {
     }
 
     /**
-     * Launches the output projection. Returns the number of partial sums that it leaves; 0 where it has added the
-     * result to the residual stream.
+     * Launches the output projection. Returns the number of partial sums that it leaves; 0 where the result is finished
+     * in {@link GemmBuffers#projected}, or added to the residual stream.
      */
     public int output(Stream stream, GemmPlan plan, GemmBuffers a, int layer, int rows) {
         return launch(stream, plan, output(a, layer), rows);

@@ -65,7 +65,8 @@ public final class HostLinkMemory implements AutoCloseable {
         int sentBytes = HostAttentionQueues.sentBytes(config, half);
         int resultBytes = HostAttentionQueues.resultBytes(config, half);
         DeviceBuffer residual = buffer(device, 4L * MAX * shape.hidden(), "residuals of in-flight tokens");
-        DeviceBuffer angles = buffer(device, 4L * MAX * config.headDim(), "angles of in-flight tokens");
+        int rotations = shape.variant().rotations().size();
+        DeviceBuffer angles = buffer(device, 4L * MAX * rotations * config.headDim(), "angles of in-flight tokens");
         DeviceBuffer draws = buffer(device, (long) DRAW_BYTES * MAX, "draws of in-flight tokens");
         DeviceBuffer slotMaps = buffer(device, 4L * (layers + 1) * MAX_SLOTS, "slots");
         DeviceBuffer outgoing = buffer(device, (long) MAX * sentBytes, "q, k and v of in-flight tokens");

@@ -1,9 +1,13 @@
 package dev.tandem.cuda.kernels;
 
 import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.model.config.Activation;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.config.NormPlacement;
+import dev.tandem.model.config.QkNorm;
 import dev.tandem.model.config.Rope;
+import dev.tandem.model.config.RopeScaling;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
@@ -205,7 +209,7 @@ public final class KernelCatalogue {
     private static List<Entry> rows(ModelShape shape, int capability) {
         int quads = shape.hidden() / 4;
         int blocks = normBlocks(capability);
-        return List.of(
+        List<Entry> entries = new ArrayList<>(List.of(
                 waiting("embed", 256, 0),
                 waiting("add_norm_few", threads(quads, KernelConstants.NORM_THREADS), 0),
                 waiting("add_norm", threads((quads + blocks - 1) / blocks, KernelConstants.NORM_THREADS / blocks), 0),
@@ -216,7 +220,11 @@ public final class KernelCatalogue {
                 free("move_out", KernelConstants.MOVE_THREADS),
                 free("move_in", KernelConstants.MOVE_THREADS),
                 free("sum_moved", 256),
-                free("random_fill", 256));
+                free("random_fill", 256)));
+        if (shape.variant().qkNorm() == QkNorm.WHOLE_ROW) {
+            entries.add(waiting("qk_scales", KernelConstants.QK_SCALES_THREADS, 0));
+        }
+        return List.copyOf(entries);
     }
 
     private static Unit wgmma(List<String> common, int rows) {
@@ -309,8 +317,8 @@ public final class KernelCatalogue {
 
     /**
      * Shapes that stand for all head sizes and groups: Llama-3.1-8B, Llama-2-7B, SmolLM2-135M, wide and odd heads,
-     * Llama-3.1-70B, groups of 5 (Qwen2.5-32B), 7 (Qwen2.5-7B and, with heads of 64, 0.5B) and 6 (Qwen2.5-1.5B), and
-     * one KV head of 256.
+     * Llama-3.1-70B, groups of 5 (Qwen2.5-32B), 7 (Qwen2.5-7B and, with heads of 64, 0.5B) and 6 (Qwen2.5-1.5B). Behind
+     * them, for all variants, OLMo-3-32B, Gemma-3-27B and Gemma-3-270M, which has one KV head of 256.
      */
     public static List<ModelShape> models(DataType type) {
         return List.of(
@@ -325,30 +333,59 @@ public final class KernelCatalogue {
                 shape(28, 4, 128, 3584, 18944, 152064, type),
                 shape(14, 2, 64, 896, 4864, 151936, type),
                 shape(12, 2, 128, 1536, 8960, 151936, type),
-                shape(4, 1, 256, 640, 2048, 262144, type));
+                new ModelShape(config(40, 8, 128, 5120, 27648, 100278, type), olmo3(128), type),
+                new ModelShape(config(32, 16, 128, 5376, 21504, 262208, type), gemma3(128, 5376), type),
+                new ModelShape(config(4, 1, 256, 640, 2048, 262144, type), gemma3(256, 640), type));
+    }
+
+    /** The variant of OLMo 3. */
+    static DecoderVariant olmo3(int headDim) {
+        RopeScaling yarn = new RopeScaling.Yarn(8, 32, 1, 8192, true);
+        return new DecoderVariant(
+                NormPlacement.AFTER,
+                QkNorm.WHOLE_ROW,
+                Activation.SILU,
+                1,
+                1,
+                List.of(new Rope.Rotary(headDim, 5e5, yarn, 1.2), new Rope.Rotary(headDim, 5e5, RopeScaling.NONE, 1)));
+    }
+
+    /** The variant of Gemma 3. */
+    static DecoderVariant gemma3(int headDim, int hidden) {
+        RopeScaling linear = new RopeScaling.Linear(8);
+        return new DecoderVariant(
+                NormPlacement.BOTH,
+                QkNorm.PER_HEAD,
+                Activation.GELU_TANH,
+                Math.sqrt(hidden),
+                1,
+                List.of(Rope.Rotary.plain(headDim), new Rope.Rotary(headDim, 1e6, linear, 1)));
     }
 
     private static ModelShape shape(
             int heads, int kvHeads, int headDim, int hidden, int intermediate, int vocabulary, DataType type) {
-        return new ModelShape(
-                new ModelConfig(
-                        "llama",
-                        hidden,
-                        1,
-                        heads,
-                        kvHeads,
-                        headDim,
-                        intermediate,
-                        vocabulary,
-                        4096,
-                        1e-5,
-                        Rope.Rotary.plain(headDim),
-                        false,
-                        false,
-                        false,
-                        List.of(),
-                        type,
-                        Set.of()),
-                type);
+        return new ModelShape(config(heads, kvHeads, headDim, hidden, intermediate, vocabulary, type), type);
+    }
+
+    private static ModelConfig config(
+            int heads, int kvHeads, int headDim, int hidden, int intermediate, int vocabulary, DataType type) {
+        return new ModelConfig(
+                "llama",
+                hidden,
+                1,
+                heads,
+                kvHeads,
+                headDim,
+                intermediate,
+                vocabulary,
+                4096,
+                1e-5,
+                Rope.Rotary.plain(headDim),
+                false,
+                false,
+                false,
+                List.of(),
+                type,
+                Set.of());
     }
 }

@@ -38,6 +38,8 @@ public final class KernelConstants {
     static final int COMPACT_ROWS_THREADS = 128;
     /** Threads per block of {@code rope_store}. */
     static final int ROPE_THREADS = 128;
+    /** Threads per block of {@code qk_scales}, which computes the scale of a row's q or k. Not measured yet. */
+    static final int QK_SCALES_THREADS = 256;
     /** Threads per block of {@code swiglu}. */
     public static final int SWIGLU_THREADS = 256;
     /** Threads per block of {@code move_out} and {@code move_in}. */
@@ -106,6 +108,7 @@ public final class KernelConstants {
                 define("NORM_MANY_THREADS", NORM_MANY_THREADS),
                 define("COMPACT_ROWS_THREADS", COMPACT_ROWS_THREADS),
                 define("ROPE_THREADS", ROPE_THREADS),
+                define("QK_SCALES_THREADS", QK_SCALES_THREADS),
                 define("SWIGLU_THREADS", SWIGLU_THREADS),
                 define("MOVE_THREADS", MOVE_THREADS),
                 define("ARGMAX_THREADS", ARGMAX_THREADS),
@@ -135,5 +138,10 @@ public final class KernelConstants {
     /** The compiler option that defines a constant. */
     static String define(String name, int value) {
         return "-D" + name + "=" + value;
+    }
+
+    /** The compiler option that defines a constant of fp32. */
+    static String define(String name, float value) {
+        return "-D" + name + "=" + value + "f";
     }
 }

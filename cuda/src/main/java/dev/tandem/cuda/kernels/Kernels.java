@@ -4,6 +4,7 @@ import dev.tandem.cuda.device.CudaModule;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.Resources;
+import dev.tandem.model.config.QkNorm;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
@@ -46,6 +47,9 @@ public final class Kernels implements AutoCloseable {
     public final Norm addNorm;
     public final Norm addNormMany;
     public final Kernel compactRows;
+    /** Empty unless the model has norms over all heads of q and k. */
+    public final Optional<Kernel> qkScales;
+
     public final Kernel ropeStore;
     public final Kernel swiglu;
     public final Kernel moveOut;
@@ -111,6 +115,8 @@ public final class Kernels implements AutoCloseable {
         addNorm = new Norm(rows.kernel("add_norm"), KernelCatalogue.normBlocks(device.capability()));
         addNormMany = new Norm(rows.kernel("add_norm_many"), 1);
         compactRows = rows.kernel("compact_rows");
+        qkScales =
+                shape.variant().qkNorm() == QkNorm.WHOLE_ROW ? Optional.of(rows.kernel("qk_scales")) : Optional.empty();
         ropeStore = rows.kernel("rope_store");
         swiglu = rows.kernel("swiglu");
         moveOut = rows.kernel("move_out");

@@ -7,7 +7,6 @@ import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.engine.kv.PrefillStaging;
 import dev.tandem.model.config.Activation;
 import dev.tandem.model.config.DataType;
-import dev.tandem.model.config.LayerSpec;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.config.ModelSpec;
 import dev.tandem.model.config.QkNorm;
@@ -20,9 +19,10 @@ import java.util.stream.IntStream;
  * A model's widths as the GPU stores them: multiples of 32, so that no kernel has a tail. The padding is zero in all
  * weights and stays zero in all activations.
  *
+ * @param variant what the kernels compute beside the sizes
  * @param type bfloat16 or float16
  */
-public record ModelShape(ModelConfig config, DataType type) {
+public record ModelShape(ModelConfig config, DecoderVariant variant, DataType type) {
     private static final int STEP = 32;
     /** Tokens of a GPU KV block. */
     public static final int BLOCK_TOKENS = KernelConstants.BLOCK_TOKENS;
@@ -50,6 +50,24 @@ public record ModelShape(ModelConfig config, DataType type) {
     }
 
     /**
+     * The sizes alone: the variant is that of Llama and Qwen.
+     *
+     * @throws CudaException that names the flag or the shape that does not fit
+     */
+    public ModelShape(ModelConfig config, DataType type) {
+        this(config, DecoderVariant.llama(config), type);
+    }
+
+    /**
+     * The shape of a model, with its variant.
+     *
+     * @throws CudaException that names the flag or the shape that does not fit
+     */
+    public static ModelShape of(ModelSpec spec, DataType type) {
+        return new ModelShape(spec.config(), DecoderVariant.of(spec), type);
+    }
+
+    /**
      * Checks that the kernels compute what the model needs.
      *
      * @throws CudaException that names what they lack
@@ -63,30 +81,9 @@ public record ModelShape(ModelConfig config, DataType type) {
 
     /** What the kernels lack to compute a model; empty if nothing. */
     public static Optional<String> lacking(ModelSpec spec) {
-        if (spec.norms().onOutputs()) {
-            return Optional.of("norms on the outputs of attention and MLP");
-        }
-        if (spec.attention().qkNorm() == QkNorm.WHOLE_ROW) {
-            return Optional.of("norms over all heads of q and k");
-        }
-        if (!spec.rotatesEverywhere()) {
-            return Optional.of("layers without rotary embedding");
-        }
-        if (spec.rotations().size() > 1) {
-            return Optional.of("layers that rotate in different ways");
-        }
-        if (spec.rotary().magnitude() != 1) {
-            return Optional.of("a factor of rotated dimensions (LongRoPE, YaRN)");
-        }
-        if (spec.activation() != Activation.SILU) {
-            return Optional.of("an MLP with GELU");
-        }
-        if (spec.embeddingScale() != 1) {
-            return Optional.of("scaled embeddings");
-        }
-        if (spec.attention().scoreScale()
-                != LayerSpec.Attention.usualScale(spec.attention().headDim())) {
-            return Optional.of("another factor of scores than 1 / sqrt(head_dim)");
+        DecoderVariant variant = DecoderVariant.of(spec);
+        if (variant.queryScale() != 1 && variant.qkNorm() == QkNorm.NONE) {
+            return Optional.of("another factor of scores than 1 / sqrt(head_dim) without a norm of queries");
         }
         if (windows(spec.config()).count() > 1) {
             return Optional.of("sliding windows of different sizes");
@@ -216,7 +213,14 @@ public record ModelShape(ModelConfig config, DataType type) {
                 define("VOCABULARY", vocabulary()),
                 define("VOCABULARY_REAL", config.vocabulary()),
                 define("WINDOWS", window() > 0 ? 1 : 0),
-                define("DECODE_WARPS", decodeWarps())));
+                define("DECODE_WARPS", decodeWarps()),
+                define("NORMS_ON_INPUTS", variant.norms().onInputs() ? 1 : 0),
+                define("NORMS_ON_OUTPUTS", variant.norms().onOutputs() ? 1 : 0),
+                define("QK_NORM_ROWS", variant.qkNorm() == QkNorm.WHOLE_ROW ? 1 : 0),
+                define("ROTATIONS", variant.rotations().size()),
+                define("ROTATION_FACTORS", variant.hasRotationFactors() ? 1 : 0),
+                define("GELU", variant.activation() == Activation.GELU_TANH ? 1 : 0),
+                define("EMBEDDING_SCALE", (float) variant.embeddingScale())));
         return List.copyOf(defines);
     }
 }

@@ -5,6 +5,7 @@ import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.device.TensorMap;
+import dev.tandem.cuda.kernels.DecoderVariant;
 import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
@@ -13,6 +14,7 @@ import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.weights.DummyWeights;
 import dev.tandem.model.weights.ElementType;
+import dev.tandem.model.weights.Role;
 import dev.tandem.model.weights.Tensor;
 import dev.tandem.model.weights.Weights;
 import java.lang.foreign.MemorySegment;
@@ -32,7 +34,14 @@ public final class CudaWeights implements AutoCloseable {
     private static final int STAGING_BYTES = 64 << 20;
     private static final int ALIGNMENT = 256;
 
-    /** GPU addresses of a layer's weights; 0 where the model has none. Norms and biases are fp32. */
+    /**
+     * GPU addresses of a layer's weights; 0 where the model has none. Norms and biases are fp32.
+     *
+     * @param queryNorm [headWidth], or [heads, headWidth] where the norm is over all heads
+     * @param keyNorm [headWidth], or [kvHeads, headWidth]
+     * @param attentionNorm of attention's output projection
+     * @param mlpNorm of the down projection
+     */
     public record Layer(
             long inputNorm,
             long qkv,
@@ -41,8 +50,10 @@ public final class CudaWeights implements AutoCloseable {
             long keyNorm,
             long output,
             long attentionNorm,
+            long mlpInputNorm,
             long gateUp,
-            long down) {}
+            long down,
+            long mlpNorm) {}
 
     private final ModelShape shape;
     private final Weights source;
@@ -87,7 +98,7 @@ public final class CudaWeights implements AutoCloseable {
                     config.hidden(),
                     Placement.plain(embeddings, shape.hidden()));
             for (int i = 0; i < config.layers(); i++) {
-                layers.add(layer("model.layers." + i + "."));
+                layers.add(layer(i));
             }
             norm = vector(source.vector("model.norm.weight", config.hidden()), shape.hidden());
             if (config.tiedEmbeddings()) {
@@ -129,8 +140,8 @@ public final class CudaWeights implements AutoCloseable {
         ModelConfig config = shape.config();
         long element = shape.type().bytes();
         long layer = element * shape.hidden() * ((long) shape.qkv() + shape.queries() + 3L * shape.intermediate())
-                + 4L * (2L * shape.hidden() + shape.qkv() + 2L * shape.headWidth())
-                + 9L * ALIGNMENT;
+                + 4L * (4L * shape.hidden() + 2L * shape.qkv() + 2L * shape.headWidth())
+                + 11L * ALIGNMENT;
         long ends = (config.tiedEmbeddings() ? 1L : 2L) * (element * shape.vocabulary() * shape.hidden() + ALIGNMENT);
         return layer * config.layers() + ends + 4L * shape.hidden() + ALIGNMENT;
     }
@@ -149,8 +160,10 @@ public final class CudaWeights implements AutoCloseable {
         return memory.bytes();
     }
 
-    private Layer layer(String prefix) {
+    private Layer layer(int index) {
+        String prefix = "model.layers." + index + ".";
         ModelConfig config = shape.config();
+        DecoderVariant variant = shape.variant();
         int hidden = config.hidden();
         int headDim = config.headDim();
         int queries = config.heads() * headDim;
@@ -192,26 +205,56 @@ public final class CudaWeights implements AutoCloseable {
                 config.intermediate(),
                 Placement.plain(down, shape.intermediate()));
         return new Layer(
-                vector(source.vector(prefix + "input_layernorm.weight", hidden), shape.hidden()),
+                norm(variant.norms().onInputs(), Role.ATTENTION_INPUT_NORM, index),
                 qkv,
                 config.qkvBias() ? vector(bias(attention, queries, keys), shape.qkv()) : 0,
-                config.qkNorm() ? vector(source.vector(attention + "q_norm.weight", headDim), shape.headWidth()) : 0,
-                config.qkNorm() ? vector(source.vector(attention + "k_norm.weight", headDim), shape.headWidth()) : 0,
+                headNorm(Role.QUERY_NORM, index, config.heads(), (float) variant.queryScale()),
+                headNorm(Role.KEY_NORM, index, config.kvHeads(), 1),
                 output,
-                vector(source.vector(prefix + "post_attention_layernorm.weight", hidden), shape.hidden()),
+                norm(variant.norms().onOutputs(), Role.ATTENTION_OUTPUT_NORM, index),
+                norm(variant.norms().onInputs(), Role.MLP_INPUT_NORM, index),
                 gateUp,
-                down);
+                down,
+                norm(variant.norms().onOutputs(), Role.MLP_OUTPUT_NORM, index));
+    }
+
+    private long norm(boolean exists, Role role, int layer) {
+        int hidden = shape.config().hidden();
+        return exists ? vector(source.vector(role.tensor(layer, "weight"), hidden), shape.hidden()) : 0;
+    }
+
+    /** The norm of q or k, times a factor. */
+    private long headNorm(Role role, int layer, int heads, float factor) {
+        int normed = switch (shape.variant().qkNorm()) {
+            case NONE -> 0;
+            case PER_HEAD -> 1;
+            case WHOLE_ROW -> heads;
+        };
+        if (normed == 0) {
+            return 0;
+        }
+        float[] weight = source.vector(
+                role.tensor(layer, "weight"), normed * shape.config().headDim());
+        for (int i = 0; i < weight.length; i++) {
+            weight[i] *= factor;
+        }
+        return vector(padded(weight), normed * shape.headWidth());
     }
 
     private float[] bias(String attention, int queries, int keys) {
-        ModelConfig config = shape.config();
         float[] dense = new float[queries + 2 * keys];
         source.matrix(attention + "q_proj.bias", 1, queries).row(0, dense, 0);
         source.matrix(attention + "k_proj.bias", 1, keys).row(0, dense, queries);
         source.matrix(attention + "v_proj.bias", 1, keys).row(0, dense, queries + keys);
-        float[] padded = new float[shape.qkv()];
-        for (int i = 0; i < dense.length; i++) {
-            padded[i / config.headDim() * shape.headWidth() + i % config.headDim()] = dense[i];
+        return padded(dense);
+    }
+
+    /** Whole heads, each padded to its width on the GPU. */
+    private float[] padded(float[] heads) {
+        int headDim = shape.config().headDim();
+        float[] padded = new float[heads.length / headDim * shape.headWidth()];
+        for (int i = 0; i < heads.length; i++) {
+            padded[i / headDim * shape.headWidth() + i % headDim] = heads[i];
         }
         return padded;
     }

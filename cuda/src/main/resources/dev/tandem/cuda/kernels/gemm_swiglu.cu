@@ -97,7 +97,7 @@ __device__ __forceinline__ void fetchTiles(Tiles tiles, const TensorMap *weights
         }
 }
 
-// Writes silu(gate) * up of a warpgroup's sums to its panels. A warp writes 16 rows, 16 columns at a time.
+// Writes gatedOf(gate, up) of a warpgroup's sums to its panels. A warp writes 16 rows, 16 columns at a time.
 __device__ __forceinline__ void activate(const float (*sums)[4], char *panels) {
     int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 16, next = threadIdx.x % 32 / 16;
 #pragma unroll
@@ -106,7 +106,7 @@ __device__ __forceinline__ void activate(const float (*sums)[4], char *panels) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float *gate = sums[2 * (j + i / 2)] + i % 2 * 2, *up = sums[2 * (j + i / 2) + 1] + i % 2 * 2;
-            r[i] = pack(swigluOf(gate[0], up[0]), swigluOf(gate[1], up[1]));
+            r[i] = pack(gatedOf(gate[0], up[0]), gatedOf(gate[1], up[1]));
         }
         storeMatrices4(address(panels) + j / 8 * PANEL_BYTES + swizzled(row, j % 8 + next), r);
     }

@@ -86,7 +86,7 @@ __device__ __forceinline__ void storeSums(char *ring, const float (*sums)[4], fl
     }
 }
 
-// Stores silu(gate) * up to out [rows][INTERMEDIATE], COLUMNS columns from firstColumn on, through shared memory.
+// Stores gatedOf(gate, up) to out [rows][INTERMEDIATE], COLUMNS columns from firstColumn on, through shared memory.
 template <int GROUPS>
 __device__ __forceinline__ void storeActivation(char *ring, const float (*sums)[4], half16 *out, int rows,
         int firstColumn) {
@@ -98,7 +98,7 @@ __device__ __forceinline__ void storeActivation(char *ring, const float (*sums)[
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             tile[(t * 8 + q * 2 + i) * STRIDE + warp * 8 + g] =
-                    narrow(swigluOf(sums[t][i], sums[t][i + 2]));
+                    narrow(gatedOf(sums[t][i], sums[t][i + 2]));
         }
     warpgroupsSync<GROUPS>();
     for (int i = threadIdx.x; i < rows * (COLUMNS / 8); i += GROUPS * 128) {

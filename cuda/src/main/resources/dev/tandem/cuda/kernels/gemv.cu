@@ -89,7 +89,7 @@ template <bool FUSED> __device__ __forceinline__ void gemm(const half16 *weights
             if (m < rows) {
                 if (FUSED) {
                     ((half16 *)out)[(size_t)m * INTERMEDIATE + firstRow + row] =
-                            narrow(swigluOf(sums[0][t][i], sums[1][t][i]));
+                            narrow(gatedOf(sums[0][t][i], sums[1][t][i]));
                 } else {
                     float *to = (float *)out + ((size_t)blockIdx.y * rows + m) * n + row;
                     to[firstRow] = sums[0][t][i];

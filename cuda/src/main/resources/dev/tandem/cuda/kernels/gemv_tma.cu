@@ -123,7 +123,7 @@ __device__ __forceinline__ void gemm(const TensorMap *weights, const TensorMap *
                     int column = firstRow + warp * 16 + j * 8 + g;
                     if (column < INTERMEDIATE)
                         ((half16 *)out)[(size_t)m * INTERMEDIATE + column] =
-                                narrow(swigluOf(sums[j][t][i], sums[j][t][i + 2]));
+                                narrow(gatedOf(sums[j][t][i], sums[j][t][i + 2]));
                 } else {
                     int column = firstRow + warp * 32 + j * 16 + g;
                     float *to = (float *)out + ((size_t)blockIdx.y * rows + m) * n;

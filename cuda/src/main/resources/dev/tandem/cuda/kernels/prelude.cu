@@ -5,6 +5,11 @@
 //   HEADS, KV_HEADS, GROUP = HEADS / KV_HEADS
 //   HEAD_DIM    head size of the model; HEAD_WIDTH: padded with zeros to a multiple of 32
 //   INTERMEDIATE, VOCABULARY (rows of the output head; VOCABULARY_REAL of them are tokens)
+//   NORMS_ON_INPUTS, NORMS_ON_OUTPUTS   where attention and MLP have RMS norms
+//   QK_NORM_ROWS     1: a norm of q and k is over all heads of a row, 0: over each head
+//   ROTATIONS        ways in which layers rotate; ROTATION_FACTORS: whether some have factors of cosine and sine
+//   GELU             1: the MLP's gates are GELU by tanh, 0: SiLU
+//   EMBEDDING_SCALE  factor of the embeddings
 // Constants that launches and kernels share are defines too: KernelConstants.java explains each.
 // All matrices are row-major. A KV block holds BLOCK_TOKENS tokens of every layer, in LAYERS layer blocks:
 //   [LAYERS] [KV_HEADS] { K [tokens][HEAD_WIDTH], V [token pairs][HEAD_WIDTH][2] }
@@ -16,6 +21,8 @@
 #define KV_TILE (BLOCK_TOKENS * HEAD_WIDTH)
 #define LAYER_BLOCK (2 * KV_HEADS * KV_TILE) // values
 #define HEAD_TILES ((GROUP + 7) / 8)
+#define HALF_HEAD (HEAD_DIM / 2)
+#define ANGLES (ROTATIONS * HALF_HEAD) // pairs of cosine and sine per row
 #define INFINITE __int_as_float(0x7f800000)
 
 typedef unsigned short half16;
@@ -146,9 +153,16 @@ __device__ __forceinline__ float exp2Fast(float v) {
     return r;
 }
 
-// silu(gate) * up. The fast division has an error of two units in the last place of fp32; results have 16 bits.
-__device__ __forceinline__ float swigluOf(float gate, float up) {
-    return __fdividef(gate, 1 + __expf(-gate)) * up;
+// silu(gate) * up, or gelu(gate) * up with GELU's approximation by tanh: 0.5 (1 + tanh(x)) = 1 / (1 + exp(-2x)), here
+// with 2x = 2 sqrt(2 / pi) (gate + 0.044715 gate^3). The fast division has an error of two units in the last place of
+// fp32; results have 16 bits. The names of kernels and their comments say SwiGLU for both.
+__device__ __forceinline__ float gatedOf(float gate, float up) {
+#if GELU
+    float exponent = -1.5957691216f * gate * (1 + 0.044715f * gate * gate);
+#else
+    float exponent = -gate;
+#endif
+    return __fdividef(gate, 1 + __expf(exponent)) * up;
 }
 
 __device__ __forceinline__ float warpSum(float v) {
@@ -202,7 +216,7 @@ static_assert(sizeof(Draw) == 32 && sizeof(Adjustment) == 16, "StepBuffer.java w
 // The step's own kernels access GPU memory only. The kernel `transfer` runs beside them and copies over the link.
 struct HostTokens {
     float *residual;          // [host tokens][HIDDEN]
-    float2 *angles;           // [host tokens][HEAD_DIM / 2]
+    float2 *angles;           // [host tokens][ROTATIONS][HALF_HEAD]
     Draw *draws;              // [host tokens]
     int *slotMaps;            // [layers + 1][MAX_SLOTS] host token or -1
     half16 *outgoing;         // [host tokens][HEADS + 2 KV_HEADS][HEAD_DIM] q, k and v to send to the host

@@ -1,9 +1,9 @@
-// Row-wise kernels between the GEMMs: embed, add_norm, compact_rows, rope_store and swiglu. Then move_out, move_in and
-// sum_moved, which convert KV between GPU blocks and host blocks. Unless a kernel says otherwise, one thread block
-// computes one row.
+// Row-wise kernels between the GEMMs: embed, add_norm, compact_rows, qk_scales, rope_store and swiglu. Then move_out,
+// move_in and sum_moved, which convert KV between GPU blocks and host blocks. Unless a kernel says otherwise, one
+// thread block computes one row.
 //
-// Shared memory: add_norm has the 32 sums of blockSum and, in a cluster, one sum per thread block. sum_moved has 8
-// sums. None has dynamic shared memory.
+// Shared memory: add_norm and qk_scales have the 32 sums of blockSum, and add_norm, in a cluster, one sum per thread
+// block. sum_moved has 8 sums. None has dynamic shared memory.
 //
 // Waits and signals:
 //   all but move_*, sum_moved, random_fill      dependencyWait before they read results of the previous kernel
@@ -36,7 +36,9 @@ template <int N> __device__ __forceinline__ Floats<N> widened(const Halves<N> &v
     return r;
 }
 
-// residual[row] = table[tokens[row]]; angles[row][i] = (cos, sin) of position times frequency i.
+// residual[row] = table[tokens[row]] * EMBEDDING_SCALE; angles[row][i] = (cos, sin) of position times frequency i, for
+// the frequencies [ROTATIONS][HALF_HEAD] of all of the model's rotations. With ROTATION_FACTORS, as many factors of cos
+// and sin lie behind the frequencies.
 // A negative token is a placeholder for sampled[-1 - token], a token that the previous step sampled. That one is -1 if
 // its logits had a NaN. Rows from firstSlot on are slots. An in-flight token that enters layer 0 (admitted[slot] >= 0)
 // gets its residual, angles and draw in `hostTokens`.
@@ -47,7 +49,7 @@ extern "C" __global__ void embed(const int *tokens, const int *sampled, const in
     dependencyWait();
     int row = blockIdx.x;
     float *to = residual + (size_t)row * HIDDEN;
-    float2 *rotations = angles + (size_t)row * (HEAD_DIM / 2);
+    float2 *rotations = angles + (size_t)row * ANGLES;
     if (row >= firstSlot) {
         int slot = row - firstSlot, hostToken = admitted[slot];
         if (threadIdx.x == 0) hostTokens->slotMaps[slot] = hostToken;
@@ -55,16 +57,20 @@ extern "C" __global__ void embed(const int *tokens, const int *sampled, const in
         for (int i = threadIdx.x; i < HIDDEN; i += blockDim.x) to[i] = 0;
         if (hostToken < 0) return;
         to = hostTokens->residual + (size_t)hostToken * HIDDEN;
-        rotations = hostTokens->angles + (size_t)hostToken * (HEAD_DIM / 2);
+        rotations = hostTokens->angles + (size_t)hostToken * ANGLES;
         if (threadIdx.x == 0) hostTokens->draws[hostToken] = draws[slot];
     }
     int token = tokens[row];
     if (token < 0) token = max(sampled[-1 - token], 0);
     const half16 *from = table + (size_t)token * HIDDEN;
-    for (int i = threadIdx.x; i < HIDDEN; i += blockDim.x) to[i] = widen(from[i]);
-    for (int i = threadIdx.x; i < HEAD_DIM / 2; i += blockDim.x) {
+    for (int i = threadIdx.x; i < HIDDEN; i += blockDim.x) to[i] = widen(from[i]) * EMBEDDING_SCALE;
+    for (int i = threadIdx.x; i < ANGLES; i += blockDim.x) {
         float s, c;
         sincosf(positions[row] * frequencies[i], &s, &c);
+#if ROTATION_FACTORS
+        s *= frequencies[ANGLES + i];
+        c *= frequencies[ANGLES + i];
+#endif
         rotations[i] = make_float2(c, s);
     }
 }
@@ -88,8 +94,28 @@ template <int BLOCKS> __device__ __forceinline__ float clusterSum(float v) {
 }
 #endif
 
+// Adds value i of a row's partials, in groups of Floats<VALUES>. It loads those of PARTIALS splits before it adds them.
+template <int VALUES, int PARTIALS, int UNROLLED>
+__device__ __forceinline__ void addPartials(Floats<VALUES> &sum, const float *partials, int splits, int partialRows,
+        int row, int i) {
+    typedef Floats<VALUES> Values;
+#pragma unroll UNROLLED
+    for (int from = 0; from < splits; from += PARTIALS) {
+        Values parts[PARTIALS];
+#pragma unroll
+        for (int k = 0; k < PARTIALS; k++)
+            if (from + k < splits)
+                parts[k] = ((const Values *)(partials + ((size_t)(from + k) * partialRows + row) * HIDDEN))[i];
+#pragma unroll
+        for (int k = 0; k < PARTIALS; k++)
+            if (from + k < splits) sum += parts[k];
+    }
+}
+
 // residual[row] += sum of the GEMM's partials [splits][partialRows][HIDDEN]; out[row] = its RMS norm.
 // grid (rows, BLOCKS)
+// With NORMS_ON_OUTPUTS the RMS norm of that sum, with the weights `outputWeight`, is added instead of the sum; before
+// the first layer there is neither. Without NORMS_ON_INPUTS, where `weight` is absent, out[row] = residual[row].
 // rowMap, if present, selects the rows of the norm, and the residual does not change.
 // The residual of an in-flight token is in `hostTokens`. GEMMs since the last norm have added to the slot's row of
 // `residual`, which is added to the token's residual and zeroed.
@@ -98,11 +124,14 @@ template <int BLOCKS> __device__ __forceinline__ float clusterSum(float v) {
 template <int BLOCKS, int THREADS, int VALUES, int PARTIALS, int UNROLLED>
 __device__ __forceinline__ void addNorm(float *residual, const float *partials, int splits, int partialRows,
         const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, const HostTokens *hostTokens,
-        int mapLayer) {
+        int mapLayer, const float *outputWeight) {
     typedef Floats<VALUES> Values;
     const int ALL = HIDDEN / VALUES, PER_BLOCK = (ALL + BLOCKS - 1) / BLOCKS, PER = (PER_BLOCK + THREADS - 1) / THREADS;
     int place = blockIdx.x, begin = blockIdx.y * PER_BLOCK, end = min(ALL, begin + PER_BLOCK);
     Values v[PER], w[PER];
+#if NORMS_ON_OUTPUTS
+    Values o[PER];
+#endif
     dependentsLaunch();
 #if __CUDA_ARCH__ >= 900
     if (BLOCKS > 1) asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
@@ -110,7 +139,14 @@ __device__ __forceinline__ void addNorm(float *residual, const float *partials, 
 #pragma unroll
     for (int j = 0; j < PER; j++) {
         int i = begin + threadIdx.x + j * THREADS;
+#if NORMS_ON_INPUTS
         if (i < end) w[j] = ((const Values *)weight)[i];
+#else
+        if (i < end && weight) w[j] = ((const Values *)weight)[i];
+#endif
+#if NORMS_ON_OUTPUTS
+        if (i < end && outputWeight) o[j] = ((const Values *)outputWeight)[i];
+#endif
     }
     dependencyWait();
     int row = rowMap ? rowMap[place] : place;
@@ -120,22 +156,39 @@ __device__ __forceinline__ void addNorm(float *residual, const float *partials, 
         if (hostToken >= 0) stored = (Values *)(hostTokens->residual + (size_t)hostToken * HIDDEN);
     }
     float squares = 0;
+#if NORMS_ON_OUTPUTS
 #pragma unroll
     for (int j = 0; j < PER; j++) {
         int i = begin + threadIdx.x + j * THREADS;
         if (i >= end) break;
+        v[j] = Values();
+        addPartials<VALUES, PARTIALS, UNROLLED>(v[j], partials, splits, partialRows, row, i);
+#pragma unroll
+        for (int k = 0; k < VALUES; k++) squares += v[j].values[k] * v[j].values[k];
+    }
+    squares = blockSum(squares);
+#if __CUDA_ARCH__ >= 900
+    if (BLOCKS > 1) {
+        squares = clusterSum<BLOCKS>(squares);
+        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); // this block has read the sums
+    }
+#endif
+    float outputScale = rsqrtf(squares / HIDDEN_REAL + epsilon);
+    squares = 0;
+#endif
+#pragma unroll
+    for (int j = 0; j < PER; j++) {
+        int i = begin + threadIdx.x + j * THREADS;
+        if (i >= end) break;
+#if NORMS_ON_OUTPUTS
+        if (outputWeight)
+#pragma unroll
+            for (int k = 0; k < VALUES; k++) v[j].values[k] *= outputScale * o[j].values[k];
+        v[j] += mine[i];
+#else
         v[j] = mine[i];
-#pragma unroll UNROLLED
-        for (int from = 0; from < splits; from += PARTIALS) {
-            Values parts[PARTIALS];
-#pragma unroll
-            for (int k = 0; k < PARTIALS; k++)
-                if (from + k < splits)
-                    parts[k] = ((const Values *)(partials + ((size_t)(from + k) * partialRows + row) * HIDDEN))[i];
-#pragma unroll
-            for (int k = 0; k < PARTIALS; k++)
-                if (from + k < splits) v[j] += parts[k];
-        }
+        addPartials<VALUES, PARTIALS, UNROLLED>(v[j], partials, splits, partialRows, row, i);
+#endif
         if (row >= firstSlot) {
             if (stored) v[j] += stored[i];
             if (stored && !rowMap) stored[i] = v[j];
@@ -155,6 +208,9 @@ __device__ __forceinline__ void addNorm(float *residual, const float *partials, 
     for (int j = 0; j < PER; j++) {
         int i = begin + threadIdx.x + j * THREADS;
         if (i >= end) break;
+#if !NORMS_ON_INPUTS
+        if (weight)
+#endif
 #pragma unroll
         for (int k = 0; k < VALUES; k++) v[j].values[k] *= scale * w[j].values[k];
         ((Halves<VALUES> *)(out + (size_t)place * HIDDEN))[i] = narrowed(v[j]);
@@ -164,9 +220,9 @@ __device__ __forceinline__ void addNorm(float *residual, const float *partials, 
     extern "C" __global__ void CLUSTER __launch_bounds__(THREADS) NAME(float *residual, const float *partials, \
             int splits, int partialRows, \
             const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, \
-                    const HostTokens *hostTokens, int mapLayer) { \
+                    const HostTokens *hostTokens, int mapLayer, const float *outputWeight) { \
         addNorm<BLOCKS, THREADS, VALUES, PARTIALS, UNROLLED>(residual, partials, splits, partialRows, weight, rowMap, \
-                out, epsilon, firstSlot, hostTokens, mapLayer); \
+                out, epsilon, firstSlot, hostTokens, mapLayer, outputWeight); \
     }
 // For few rows the time is that of reading a row's partials, so a thread has those of up to 8 splits under way. For
 // more rows, small thread blocks fit beside the last ones of the GEMM. For many rows, without partials, more thread
@@ -233,7 +289,6 @@ __device__ __noinline__ void chooseReturningTokens(const HostTokens *hostTokens,
 // first half, and those of the second half that belong to them.
 typedef Floats<ROTATED> Rotated;
 struct Pair { Rotated first, second; };
-#define HALF_HEAD (HEAD_DIM / 2)
 
 #define QKV_AT_ONCE 4
 
@@ -268,6 +323,33 @@ __device__ __forceinline__ Pair readProjection(const float *partials, int splits
     }
     return r;
 }
+
+__device__ __forceinline__ float sumOfSquares(const Pair &v) {
+    float squares = 0;
+#pragma unroll
+    for (int i = 0; i < ROTATED; i++)
+        squares += v.first.values[i] * v.first.values[i] + v.second.values[i] * v.second.values[i];
+    return squares;
+}
+
+#if QK_NORM_ROWS
+// scales[row] = the factors of the RMS norms over all heads of q, and over all heads of k. Arguments as of rope_store.
+// grid (rows, 2): a thread block of the first half computes that of q, one of the second half that of k.
+extern "C" __global__ void __launch_bounds__(QK_SCALES_THREADS) qk_scales(const float *partials, int splits,
+        int partialRows, const half16 *product, const float *bias, float epsilon, float *scales) {
+    dependentsLaunch();
+    dependencyWait();
+    int row = blockIdx.x, first = blockIdx.y ? HEADS : 0, heads = blockIdx.y ? KV_HEADS : HEADS;
+    float squares = 0;
+    for (int i = threadIdx.x; i < heads * HEAD_LANES; i += QK_SCALES_THREADS) {
+        int lane = i % HEAD_LANES, column = (first + i / HEAD_LANES) * HEAD_WIDTH + lane * ROTATED;
+        if (lane * ROTATED < HALF_HEAD)
+            squares += sumOfSquares(readProjection(partials, splits, partialRows, product, bias, row, column));
+    }
+    squares = blockSum(squares);
+    if (threadIdx.x == 0) scales[row * 2 + blockIdx.y] = rsqrtf(squares / (heads * HEAD_DIM) + epsilon);
+}
+#endif
 
 // Stores a thread's values of a head [width] in 16 bits, and zeroes the padding behind HEAD_DIM.
 __device__ __forceinline__ void storeHead(half16 *head, int lane, int width, const Pair &v) {
@@ -314,7 +396,9 @@ __device__ __forceinline__ void finishSending(const HostTokens *hostTokens, cons
     pushSameLayerTask(hostTokens, rows, row - rows->first, hostToken, layer);
 }
 
-// q, k and v of a row: sum of partials (splits > 0) or the finished GEMM, bias, norm of q and k heads, rotation.
+// q, k and v of a row: sum of partials (splits > 0) or the finished GEMM, bias, norm of q and k heads, rotation by the
+// layer's row of angles [rows][ROTATIONS][HALF_HEAD]. With QK_NORM_ROWS, norms have weights of their own for each head
+// [heads][HEAD_WIDTH] and the row's `scales`, else each head its own scale and the weights [HEAD_DIM].
 // q goes to queries [rows][HEADS][HEAD_WIDTH], k and v to the row's slot of this layer's blocks (slot -1: nowhere);
 // layerBlock says where a block lies. q, k and v of in-flight tokens go to
 // `hostTokens`;
@@ -327,7 +411,7 @@ extern "C" __global__ void __launch_bounds__(ROPE_THREADS) rope_store(const floa
         int partialRows, const half16 *product, const float *bias, const float *queryNorm, const float *keyNorm,
         float epsilon, const float2 *angles, const int *slots, half16 *queries, half16 *blocks, int poolBlocks,
         int stagingShift, int firstSlot, const HostTokens *hostTokens, int layer, int rows,
-        int returning, const int *header) {
+        int returning, const int *header, int rotation, const float *scales) {
     dependentsLaunch();
     int row = blockIdx.x, thread = blockIdx.y * ROPE_THREADS + threadIdx.x, head = thread / HEAD_LANES,
             lane = thread % HEAD_LANES;
@@ -360,14 +444,16 @@ extern "C" __global__ void __launch_bounds__(ROPE_THREADS) rope_store(const floa
     }
     const float *norm = isQuery ? queryNorm : isKey ? keyNorm : nullptr;
     if (norm) {
-        float squares = 0;
-#pragma unroll
-        for (int i = 0; i < ROTATED; i++)
-            squares += mine.first.values[i] * mine.first.values[i] + mine.second.values[i] * mine.second.values[i];
+#if QK_NORM_ROWS
+        float scale = scales[row * 2 + isKey];
+        norm += (isQuery ? head : head - HEADS) * HEAD_WIDTH;
+#else
+        float squares = sumOfSquares(mine);
         word lanes = (word)((1ull << HEAD_LANES) - 1) << (threadIdx.x % 32 / HEAD_LANES * HEAD_LANES);
 #pragma unroll
         for (int i = HEAD_LANES / 2; i; i >>= 1) squares += __shfl_xor_sync(lanes, squares, i);
         float scale = rsqrtf(squares / HEAD_DIM + epsilon);
+#endif
 #pragma unroll
         for (int i = 0; i < ROTATED; i++)
             if (real) {
@@ -376,8 +462,11 @@ extern "C" __global__ void __launch_bounds__(ROPE_THREADS) rope_store(const floa
             }
     }
     if (real && (isQuery || isKey)) {
-        const float2 *rotations = (hostToken >= 0 ? hostTokens->angles + (size_t)hostToken * HALF_HEAD
-                : angles + (size_t)row * HALF_HEAD) + lane * ROTATED;
+        const float2 *rotations = (hostToken >= 0 ? hostTokens->angles + (size_t)hostToken * ANGLES
+                : angles + (size_t)row * ANGLES) + lane * ROTATED;
+#if ROTATIONS > 1
+        rotations += rotation * HALF_HEAD;
+#endif
 #pragma unroll
         for (int i = 0; i < ROTATED; i++) {
             float2 rotation = rotations[i];
@@ -413,7 +502,7 @@ extern "C" __global__ void __launch_bounds__(ROPE_THREADS) rope_store(const floa
         storeTokens<1, 1>(tile + KV_TILE + after * HEAD_WIDTH * 2, lane, Pair(), Pair());
 }
 
-// out [rows][INTERMEDIATE] = silu(gate) * up, from the GEMM's result [rows][2 INTERMEDIATE]. A thread computes 8
+// out [rows][INTERMEDIATE] = gatedOf(gate, up), from the GEMM's result [rows][2 INTERMEDIATE]. A thread computes 8
 // values.
 extern "C" __global__ void __launch_bounds__(SWIGLU_THREADS) swiglu(const half16 *gateUp, half16 *out, int rows) {
     dependentsLaunch();
@@ -428,7 +517,7 @@ extern "C" __global__ void __launch_bounds__(SWIGLU_THREADS) swiglu(const half16
     word *o = (word *)&r;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        o[i] = pack(swigluOf(low(g[i]), low(u[i])), swigluOf(high(g[i]), high(u[i])));
+        o[i] = pack(gatedOf(low(g[i]), low(u[i])), gatedOf(high(g[i]), high(u[i])));
     }
     *(uint4 *)(out + at) = r;
 }

@@ -9,6 +9,8 @@ import dev.tandem.cuda.forward.SmPartition;
 import dev.tandem.cuda.step.StepBuffer;
 import dev.tandem.cuda.step.StepLayout;
 import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.QkNorm;
+import dev.tandem.model.config.Rope;
 import dev.tandem.model.config.RopeFrequencies;
 import dev.tandem.model.config.SlidingWindow;
 import java.util.Arrays;
@@ -51,12 +53,15 @@ public class AttentionKernelTest {
 
     /** Adds heads whose 25 quads are no power of two. */
     static Stream<ModelShape> ropeShapes() {
-        return Stream.concat(shapes(), Stream.of(GpuRig.shape(3, 3, 100, 320, 352, 301, DataType.BFLOAT16)));
+        return Stream.concat(
+                Stream.concat(shapes(), Stream.of(GpuRig.shape(3, 3, 100, 320, 352, 301, DataType.BFLOAT16))),
+                KernelTest.variants());
     }
 
     /**
-     * The input is either split-K partial sums, or a GEMM result with bias and with norms per head. KV slots, in order:
-     * a single odd one, none, a single even one, a prompt that begins at an odd one, a second prompt, and a single one
+     * The input is either split-K partial sums, or a GEMM result with bias and with norms of q and k, per head or over
+     * all heads; a model with norms over all heads has them in both. Each rotation is applied. KV slots, in order: a
+     * single odd one, none, a single even one, a prompt that begins at an odd one, a second prompt, and a single one
      * that begins a block.
      */
     @ParameterizedTest
@@ -66,9 +71,10 @@ public class AttentionKernelTest {
             int[] slots = {17, -1, 78, 29, 30, 31, 32, 33, 34, 51, 52, 96};
             int[] positions = {0, 77, 1023, 13, 14, 15, 16, 17, 18, 3, 4, 32};
             int rows = slots.length;
-            float[] frequencies = RopeFrequencies.of(shape.config());
-            DeviceBuffer angles = rig.poisoned(4L * rows * shape.config().headDim());
-            checkEmbedding(rig, shape, positions, frequencies, angles);
+            int rotations = shape.variant().rotations().size();
+            DeviceBuffer angles =
+                    rig.poisoned(4L * rows * rotations * shape.config().headDim());
+            checkEmbedding(rig, shape, positions, angles);
             int length = rows * shape.qkv();
             int width = shape.headWidth();
             int dim = shape.config().headDim();
@@ -88,17 +94,35 @@ public class AttentionKernelTest {
                 sums[i] = partials[i] + partials[length + i];
                 biased[i] = product[i] + bias[i % shape.qkv()];
             }
-            float[] queryNorm = rig.floats(dim, 1);
-            float[] keyNorm = rig.floats(dim, 1);
-            RopeStore ropeStore = new RopeStore(rig, shape, slots, positions, frequencies, angles.address());
-            ropeStore.check(rig.put(partials).address(), 2, 0L, 0L, sums, null, null);
-            ropeStore.check(
-                    0L, 0, rig.putHalves(product).address(), rig.put(bias).address(), biased, queryNorm, keyNorm);
+            boolean wholeRow = shape.variant().qkNorm() == QkNorm.WHOLE_ROW;
+            float[] queryNorm = heads(rig, shape, wholeRow ? shape.config().heads() : 1);
+            float[] keyNorm = heads(rig, shape, wholeRow ? shape.config().kvHeads() : 1);
+            for (int rotation = 0; rotation < rotations; rotation++) {
+                RopeStore ropeStore = new RopeStore(rig, shape, slots, positions, rotation, angles.address());
+                ropeStore.check(
+                        rig.put(partials).address(),
+                        2,
+                        0L,
+                        0L,
+                        sums,
+                        wholeRow ? queryNorm : null,
+                        wholeRow ? keyNorm : null);
+                ropeStore.check(
+                        0L, 0, rig.putHalves(product).address(), rig.put(bias).address(), biased, queryNorm, keyNorm);
+            }
         }
     }
 
-    private static void checkEmbedding(
-            GpuRig rig, ModelShape shape, int[] positions, float[] frequencies, DeviceBuffer angles) {
+    /** Weights of norms of so many heads, each padded to its width. */
+    private static float[] heads(GpuRig rig, ModelShape shape, int heads) {
+        float[] weights = rig.floats(heads * shape.headWidth(), 1);
+        for (int i = 0; i < weights.length; i++) {
+            weights[i] = i % shape.headWidth() < shape.config().headDim() ? weights[i] : 0;
+        }
+        return weights;
+    }
+
+    private static void checkEmbedding(GpuRig rig, ModelShape shape, int[] positions, DeviceBuffer angles) {
         int rows = positions.length;
         int hidden = shape.hidden();
         // -2 and -3 stand for tokens 1 and 2 that the step before sampled; token 2 is NaN (-1), which reads row 0
@@ -114,7 +138,7 @@ public class AttentionKernelTest {
                 rig.put(new int[] {7, 9, -1}).address(),
                 rig.put(positions).address(),
                 table.address(),
-                rig.put(frequencies).address(),
+                rig.put(shape.variant().rotationTable(shape.config().headDim())).address(),
                 residual.address(),
                 angles.address(),
                 Integer.MAX_VALUE,
@@ -122,15 +146,17 @@ public class AttentionKernelTest {
                 0L,
                 0L);
         float[] embedded = rig.floats(residual, rows * hidden);
+        float[] expected = rig.halves(table, 10 * hidden);
+        for (int i = 0; i < expected.length; i++) {
+            expected[i] *= (float) shape.variant().embeddingScale();
+        }
         for (int row = 0; row < rows; row++) {
             assertThat(Arrays.copyOfRange(embedded, row * hidden, (row + 1) * hidden))
-                    .isEqualTo(Arrays.copyOfRange(
-                            rig.halves(table, 10 * hidden), tokens[row] * hidden, (tokens[row] + 1) * hidden));
+                    .isEqualTo(Arrays.copyOfRange(expected, tokens[row] * hidden, (tokens[row] + 1) * hidden));
         }
     }
 
-    private record RopeStore(
-            GpuRig rig, ModelShape shape, int[] slots, int[] positions, float[] frequencies, long angles) {
+    private record RopeStore(GpuRig rig, ModelShape shape, int[] slots, int[] positions, int rotation, long angles) {
         /** @param x q, k and v before norm and RoPE, [rows, qkv] */
         void check(long partials, int splits, long product, long bias, float[] x, float[] queryNorm, float[] keyNorm) {
             int rows = slots.length;
@@ -141,6 +167,9 @@ public class AttentionKernelTest {
             int blocks = 7;
             DeviceBuffer queries = rig.poisoned(2L * rows * shape.queries());
             DeviceBuffer cache = rig.poisoned(blocks * shape.blockBytes());
+            DeviceBuffer scales = rig.poisoned(4L * rows * 2);
+            rig.kernels.qkScales.ifPresent(kernel ->
+                    kernel.launch(rig.stream, rows, 2, partials, splits, rows, product, bias, 1e-5f, scales.address()));
             rig.kernels.ropeStore.launch(
                     rig.stream,
                     rows,
@@ -164,7 +193,9 @@ public class AttentionKernelTest {
                     0,
                     Integer.MAX_VALUE,
                     0,
-                    0L);
+                    0L,
+                    rotation,
+                    scales.address());
             float[] q = rig.halves(queries, rows * shape.queries());
             float[] kv = rig.halves(cache, (int) (blocks * shape.blockBytes() / 2));
             checkZero(kv, 35, 48);
@@ -186,11 +217,10 @@ public class AttentionKernelTest {
                                         : kv[valueAt(shape, slot / 16, kvHead, slot % 16, d)];
                     }
                     int from = row * shape.qkv() + head * width;
-                    double[] expected = expected(
-                            Arrays.copyOfRange(x, from, from + dim),
-                            positions[row],
-                            head < heads ? queryNorm : keyNorm,
-                            head < heads + kvHeads);
+                    boolean isQuery = head < heads;
+                    double[] expected = head < heads + kvHeads
+                            ? rotated(normed(x, row, head, isQuery ? queryNorm : keyNorm), positions[row])
+                            : widened(Arrays.copyOfRange(x, from, from + dim));
                     assertThat(GpuRig.error(Arrays.copyOf(actual, dim), expected))
                             .as("splits %d row %d head %d", splits, row, head)
                             .isLessThan(KernelTest.rounding(shape));
@@ -214,16 +244,38 @@ public class AttentionKernelTest {
             }
         }
 
-        private double[] expected(float[] x, int position, float[] norm, boolean rotates) {
-            double[] values = rotates && norm != null ? ReferenceOps.rmsNorm(x, norm, 1e-5) : widened(x);
-            if (!rotates) {
+        /** A head of q or k after its norm, if there is one, which may be over all heads of its kind. */
+        private float[] normed(float[] x, int row, int head, float[] norm) {
+            int dim = shape.config().headDim();
+            int width = shape.headWidth();
+            int from = row * shape.qkv() + head * width;
+            float[] values = Arrays.copyOfRange(x, from, from + dim);
+            if (norm == null) {
                 return values;
             }
-            float[] normed = new float[values.length];
-            for (int i = 0; i < normed.length; i++) {
-                normed[i] = (float) values[i];
+            int heads = norm.length / width;
+            int first = heads == 1
+                    ? head
+                    : head < shape.config().heads() ? 0 : shape.config().heads();
+            float[] all = new float[heads * dim];
+            float[] weights = new float[heads * dim];
+            for (int i = 0; i < all.length; i++) {
+                all[i] = x[row * shape.qkv() + (first + i / dim) * width + i % dim];
+                weights[i] = norm[i / dim * width + i % dim];
             }
-            return ReferenceOps.rotate(normed, frequencies, position);
+            double[] normed = ReferenceOps.rmsNorm(all, weights, 1e-5);
+            for (int i = 0; i < dim; i++) {
+                values[i] = (float) normed[(head - first) * dim + i];
+            }
+            return values;
+        }
+
+        private double[] rotated(float[] head, int position) {
+            Rope.Rotary rotary = (Rope.Rotary) shape.variant().rotations().get(rotation);
+            double[] rotated = ReferenceOps.rotate(head, RopeFrequencies.of(rotary, head.length), position);
+            return Arrays.stream(rotated)
+                    .map(value -> value * rotary.magnitude())
+                    .toArray();
         }
 
         private static double[] widened(float[] x) {

@@ -9,11 +9,13 @@ import dev.tandem.cuda.gemm.CublasLtGemm;
 import dev.tandem.cuda.gemm.Gemm;
 import dev.tandem.cuda.gemm.Gemm.Result;
 import dev.tandem.cuda.tune.AutotuneCache;
+import dev.tandem.model.config.Activation;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -26,6 +28,13 @@ import org.junit.jupiter.params.provider.MethodSource;
 @Tag("gpu")
 class GemmKernelTest {
     private static final long SEED = 20260;
+
+    /** All sizes with SiLU, and two with GELU. */
+    static Stream<ModelShape> activations() {
+        return Stream.concat(
+                KernelTest.shapes(),
+                KernelTest.variants().filter(shape -> shape.variant().activation() == Activation.GELU_TANH));
+    }
 
     private static float[][] matrix(float[] values, int rows, int columns) {
         float[][] matrix = new float[rows][];
@@ -81,7 +90,7 @@ class GemmKernelTest {
     }
 
     @ParameterizedTest
-    @MethodSource("dev.tandem.cuda.kernels.KernelTest#shapes")
+    @MethodSource("activations")
     void gemvSwiglu(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
             int width = shape.intermediate();
@@ -91,7 +100,7 @@ class GemmKernelTest {
             for (int rows : List.of(1, 7, 24, 50)) {
                 float[] x = rig.halves(rows * depth, 1);
                 double[] both = ReferenceOps.matmul(x, matrix(w, 2 * width, depth), rows);
-                double[] expected = swiglu(x, w, rows, width, depth);
+                double[] expected = swiglu(shape, x, w, rows);
                 DeviceBuffer padded = rig.putHalves(Arrays.copyOf(x, Kernels.GEMV_MAX_ROWS * depth));
                 DeviceBuffer out = rig.poisoned(2L * rows * width);
                 rig.kernels
@@ -173,7 +182,7 @@ class GemmKernelTest {
     }
 
     @ParameterizedTest
-    @MethodSource("dev.tandem.cuda.kernels.KernelTest#shapes")
+    @MethodSource("activations")
     void gemmSwiglu(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
             if (rig.kernels.gemmSwiglu().isEmpty()) {
@@ -186,7 +195,7 @@ class GemmKernelTest {
             for (int rows : List.of(1, 63, 128, 129, 256, 300)) {
                 float[] x = rig.halves(rows * depth, 1);
                 TensorMap xs = TensorMap.of(rig.device, rig.putHalves(x).address(), rows, depth, 128, shape.type());
-                double[] expected = swiglu(x, w, rows, width, depth);
+                double[] expected = swiglu(shape, x, w, rows);
                 for (int blocks : List.of(2, 6, 132)) {
                     DeviceBuffer out = rig.poisoned(2L * rows * width);
                     TensorMap outs = TensorMap.of(rig.device, out.address(), rows, width, 64, shape.type());
@@ -200,7 +209,7 @@ class GemmKernelTest {
     }
 
     @ParameterizedTest
-    @MethodSource("dev.tandem.cuda.kernels.KernelTest#shapes")
+    @MethodSource("activations")
     void wgmmaSwiglu(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
             if (!rig.kernels.wgmma()) {
@@ -214,7 +223,7 @@ class GemmKernelTest {
                 float[] x = rig.halves(rows * depth, 1);
                 TensorMap xs = TensorMap.of(
                         rig.device, rig.putHalves(x).address(), rows, depth, Kernels.wgmmaRows(rows), shape.type());
-                double[] expected = swiglu(x, w, rows, width, depth);
+                double[] expected = swiglu(shape, x, w, rows);
                 DeviceBuffer out = rig.poisoned(2L * rows * width);
                 rig.kernels
                         .wgmmaSwiglu(rows)
@@ -244,15 +253,20 @@ class GemmKernelTest {
         }
     }
 
-    /** silu(gate) * up [rows][width] of gate and up, {@code w} [2 width][depth]. */
-    private static double[] swiglu(float[] x, float[] w, int rows, int width, int depth) {
-        double[] both = ReferenceOps.matmul(x, matrix(w, 2 * width, depth), rows);
-        double[] expected = new double[rows * width];
-        for (int i = 0; i < expected.length; i++) {
-            double gate = both[i / width * 2 * width + i % width];
-            expected[i] = gate / (1 + Math.exp(-gate)) * both[i / width * 2 * width + width + i % width];
+    /** SwiGLU, or GeGLU, [rows][width] of gate and up, {@code w} [2 width][depth]. */
+    private static double[] swiglu(ModelShape shape, float[] x, float[] w, int rows) {
+        int width = shape.intermediate();
+        double[] both = ReferenceOps.matmul(x, matrix(w, 2 * width, shape.hidden()), rows);
+        float[] gate = new float[rows * width];
+        float[] up = new float[rows * width];
+        for (int i = 0; i < gate.length; i++) {
+            gate[i] = (float) both[i / width * 2 * width + i % width];
+            up[i] = (float) both[i / width * 2 * width + width + i % width];
         }
-        return expected;
+        return switch (shape.variant().activation()) {
+            case SILU -> ReferenceOps.swiGlu(gate, up);
+            case GELU_TANH -> ReferenceOps.geGlu(gate, up);
+        };
     }
 
     private static float[] sumOfSplits(float[] parts, int length) {

@@ -99,6 +99,11 @@ public final class GpuRig implements AutoCloseable {
                 type);
     }
 
+    /** The same sizes with another variant. */
+    static ModelShape variant(ModelShape shape, DecoderVariant variant) {
+        return new ModelShape(shape.config(), variant, shape.type());
+    }
+
     /** The same shape with a sliding window in its last layer. */
     public static ModelShape windowed(ModelShape shape, int window) {
         ModelConfig c = shape.config();

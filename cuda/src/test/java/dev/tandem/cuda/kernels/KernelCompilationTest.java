@@ -46,10 +46,12 @@ class KernelCompilationTest {
     /** The oldest instructions, and the newest instructions with little shared memory. */
     private static final Set<Integer> EXTREMES = Set.of(75, 120);
     /**
-     * Of {@link KernelCatalogue#models}: heads of 256, which need the largest stages and the most registers, and
-     * Llama-3.1-70B.
+     * Of {@link KernelCatalogue#models}: heads of 256, which need the largest stages and the most registers,
+     * Llama-3.1-70B, OLMo-3-32B and Gemma-3-27B.
      */
-    private static final Set<Integer> LARGEST = Set.of(3, 6);
+    private static final Set<Integer> LARGEST = Set.of(3, 6, 11, 12);
+    /** Of these models, Gemma-3-27B, whose GEMMs have GELU. */
+    private static final int GELU = 12;
     /** Registers of a multiprocessor, on every compute capability. A thread's registers are a multiple of eight. */
     private static final int REGISTERS = 64 << 10;
 
@@ -70,9 +72,9 @@ class KernelCompilationTest {
 
     /**
      * What is compiled for a compute capability. Row-wise kernels and attention depend on the shape: the first
-     * capability of a generation has all shapes, and others have the largest. Other kernels have one shape. Types
-     * alternate over shapes, except that the measured capability has both types of the first shape. All capabilities
-     * together need about 280 compilations of half a second each.
+     * capability of a generation has all shapes, and others have the largest. Other kernels have one shape, and GEMMs
+     * of the most rows a second, with GELU. Types alternate over shapes, except that the measured capability has both
+     * types of the first shape. All capabilities together need about 300 compilations of half a second each.
      *
      * @param first whether the capability stands for its generation
      */
@@ -99,12 +101,17 @@ class KernelCompilationTest {
         return switch (unit.source()) {
             case "rows", "decode", "prefill", "prefill_wgmma" -> first || LARGEST.contains(model);
             case "gemv", "gemv_tma" ->
-                model == 0
-                        && (first
-                                || Stream.of(Kernels.TILES.getFirst(), Kernels.TILES.getLast())
-                                        .anyMatch(tiles -> unit.defines().contains("-DTILES=" + tiles)));
+                model == 0 && (first || tiles(unit, Kernels.TILES.getFirst()) || tiles(unit, Kernels.TILES.getLast()))
+                        || model == GELU && tiles(unit, Kernels.TILES.getLast());
+            case "gemm_wgmma" ->
+                model == 0 || model == GELU && unit.defines().contains("-DTOKENS=" + Kernels.WGMMA_ROWS.getLast());
+            case "gemm_swiglu" -> model == 0 || model == GELU;
             default -> model == 0;
         };
+    }
+
+    private static boolean tiles(Unit unit, int tiles) {
+        return unit.defines().contains("-DTILES=" + tiles);
     }
 
     @Test

@@ -59,6 +59,16 @@ class KernelTest {
                 GpuRig.shape(14, 2, 128, 320, 352, 301, DataType.FLOAT16));
     }
 
+    /** Sizes of {@link #shapes} with the variants of Gemma 3 and OLMo 3. */
+    static Stream<ModelShape> variants() {
+        return Stream.of(
+                GpuRig.variant(
+                        GpuRig.shape(4, 1, 256, 320, 352, 301, DataType.BFLOAT16), KernelCatalogue.gemma3(256, 320)),
+                GpuRig.variant(GpuRig.shape(4, 2, 80, 72, 90, 301, DataType.FLOAT16), KernelCatalogue.gemma3(80, 72)),
+                GpuRig.variant(GpuRig.shape(9, 3, 64, 576, 1536, 301, DataType.BFLOAT16), KernelCatalogue.olmo3(64)),
+                GpuRig.variant(GpuRig.shape(3, 3, 100, 72, 90, 301, DataType.FLOAT16), KernelCatalogue.olmo3(100)));
+    }
+
     /** Max relative error of a result that is rounded to 16 bits. */
     static double rounding(ModelShape shape) {
         return shape.type() == DataType.BFLOAT16 ? 4e-3 : 5e-4;
@@ -118,7 +128,8 @@ class KernelTest {
                         1e-5f,
                         Integer.MAX_VALUE,
                         0L,
-                        0);
+                        0,
+                        0L);
         norm.kernel()
                 .launch(
                         rig.stream,
@@ -134,7 +145,8 @@ class KernelTest {
                         1e-5f,
                         Integer.MAX_VALUE,
                         0L,
-                        0);
+                        0,
+                        0L);
         float[] actual = rig.halves(normed, rows * hidden);
         float[] picked = rig.halves(mapped, map.length * hidden);
         float[] sums = rig.floats(stream, rows * hidden);
@@ -157,6 +169,120 @@ class KernelTest {
                 }
             }
         }
+    }
+
+    /** Adds rows as wide as those of Gemma-3-27B and OLMo-3-32B. */
+    static Stream<ModelShape> variantWidths() {
+        return Stream.concat(
+                variants(),
+                Stream.of(
+                        GpuRig.variant(
+                                GpuRig.shape(8, 1, 128, 5376, 352, 301, DataType.BFLOAT16),
+                                KernelCatalogue.gemma3(128, 5376)),
+                        GpuRig.variant(
+                                GpuRig.shape(8, 1, 128, 5120, 352, 301, DataType.FLOAT16),
+                                KernelCatalogue.olmo3(128))));
+    }
+
+    /** Without splits nothing is pending, as before the first layer. Then there is no norm of it either. */
+    @ParameterizedTest
+    @MethodSource("variantWidths")
+    void normOfProjectionIsAdded(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            for (int splits : new int[] {0, 1, 3, 9}) {
+                for (boolean normed : new boolean[] {true, false}) {
+                    normOfProjectionIsAdded(rig, shape, rig.kernels.addNormFew, splits, normed);
+                    normOfProjectionIsAdded(rig, shape, rig.kernels.addNorm, splits, normed);
+                    normOfProjectionIsAdded(rig, shape, rig.kernels.addNormMany, splits, normed);
+                }
+            }
+        }
+    }
+
+    /** @param normed whether there is a norm of the sum; else the sum is rounded */
+    private static void normOfProjectionIsAdded(
+            GpuRig rig, ModelShape shape, Kernels.Norm norm, int splits, boolean normed) {
+        if (!normed && shape.variant().norms().onInputs()) {
+            return;
+        }
+        int hidden = shape.hidden();
+        int real = shape.config().hidden();
+        int rows = 5;
+        float[] residual = padded(rig.floats(rows * hidden, 1), hidden, real);
+        float[] partials = padded(rig.floats(Math.max(1, splits) * rows * hidden, 1), hidden, real);
+        float[] outputWeight = padded(rig.floats(hidden, 1), hidden, real);
+        float[] weight = padded(rig.floats(hidden, 1), hidden, real);
+        int[] map = {4, 0, 2};
+        DeviceBuffer stream = rig.put(residual);
+        DeviceBuffer mapped = rig.poisoned(2L * map.length * hidden);
+        DeviceBuffer out = rig.poisoned(2L * rows * hidden);
+        long parts = rig.put(partials).address();
+        long weights = normed ? rig.put(weight).address() : 0;
+        long outputWeights = splits == 0 ? 0 : rig.put(outputWeight).address();
+        long rowMap = rig.put(map).address();
+        for (boolean maps : new boolean[] {true, false}) {
+            norm.kernel()
+                    .launch(
+                            rig.stream,
+                            maps ? map.length : rows,
+                            norm.blocks(),
+                            stream.address(),
+                            parts,
+                            splits,
+                            rows,
+                            weights,
+                            maps ? rowMap : 0L,
+                            (maps ? mapped : out).address(),
+                            1e-5f,
+                            Integer.MAX_VALUE,
+                            0L,
+                            0,
+                            outputWeights);
+        }
+        float[] actual = rig.halves(out, rows * hidden);
+        float[] picked = rig.halves(mapped, map.length * hidden);
+        float[] sums = rig.floats(stream, rows * hidden);
+        for (int row = 0; row < rows; row++) {
+            float[] projection = new float[real];
+            for (int i = 0; i < real; i++) {
+                for (int s = 0; s < splits; s++) {
+                    projection[i] += partials[(s * rows + row) * hidden + i];
+                }
+            }
+            double[] added = ReferenceOps.rmsNorm(projection, Arrays.copyOf(outputWeight, real), 1e-5);
+            float[] sum = new float[real];
+            for (int i = 0; i < real; i++) {
+                sum[i] = residual[row * hidden + i] + (splits == 0 ? 0 : (float) added[i]);
+                assertThat(sums[row * hidden + i])
+                        .as("%d splits, row %d, value %d", splits, row, i)
+                        .isCloseTo(sum[i], offset(1e-5f));
+            }
+            double[] expected = normed
+                    ? ReferenceOps.rmsNorm(sum, Arrays.copyOf(weight, real), 1e-5)
+                    : IntStream.range(0, real).mapToDouble(i -> sum[i]).toArray();
+            assertThat(GpuRig.error(row(actual, row, hidden, real), expected))
+                    .as("%d splits, row %d", splits, row)
+                    .isLessThan(rounding(shape));
+            for (int i = 0; i < map.length; i++) {
+                if (map[i] == row) {
+                    assertThat(GpuRig.error(row(picked, i, hidden, real), expected))
+                            .as("%d splits, row %d of the map", splits, i)
+                            .isLessThan(rounding(shape));
+                }
+            }
+        }
+    }
+
+    /** Makes the values behind the first {@code real} ones of each row zero. */
+    private static float[] padded(float[] values, int width, int real) {
+        for (int i = 0; i < values.length; i++) {
+            values[i] = i % width < real ? values[i] : 0;
+        }
+        return values;
+    }
+
+    private static float[] row(float[] values, int row, int width, int real) {
+        return Arrays.copyOfRange(values, row * width, row * width + real);
     }
 
     /** Rows that are not moved must keep every bit, so results are compared exactly. */

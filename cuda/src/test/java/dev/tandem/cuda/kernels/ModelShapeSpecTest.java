@@ -1,44 +1,141 @@
 package dev.tandem.cuda.kernels;
 
+import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatCode;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
+import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.LayerSpec;
+import dev.tandem.model.config.ModelSpec;
+import dev.tandem.model.config.QkNorm;
+import dev.tandem.model.config.Rope;
+import dev.tandem.model.config.RopeFrequencies;
 import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.List;
+import java.util.function.UnaryOperator;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Families that the kernels cannot compute are refused by name before anything is loaded. */
+/** The kernels of a specification. What they cannot compute is refused by name before anything is loaded. */
 class ModelShapeSpecTest {
-    private static Checkpoint open(String family) {
-        return Checkpoint.open(Path.of("../cpu/src/test/resources/families", family), LoadFormat.AUTO, 0);
-    }
-
-    @ParameterizedTest
-    @CsvSource({
-        "olmo2, norms on the outputs of attention and MLP",
-        "smollm3, layers without rotary embedding",
-        "phi4mini, 'a factor of rotated dimensions (LongRoPE, YaRN)'",
-        "olmo3, norms on the outputs of attention and MLP",
-        "gemma3, norms on the outputs of attention and MLP"
-    })
-    void refusesWhatTheKernelsLack(String family, String what) {
-        try (Checkpoint checkpoint = open(family)) {
-            assertThatThrownBy(() -> ModelShape.require(checkpoint.spec()))
-                    .isInstanceOf(CudaException.class)
-                    .hasMessageContaining(what)
-                    .hasMessageContaining("run on the CPU with --device cpu");
+    private static ModelSpec spec(String family) {
+        try (Checkpoint checkpoint =
+                Checkpoint.open(Path.of("../cpu/src/test/resources/families", family), LoadFormat.AUTO, 0)) {
+            return checkpoint.spec();
         }
     }
 
+    /** The specification with other attention in its first layer, or in all. */
+    private static ModelSpec with(ModelSpec spec, boolean all, UnaryOperator<LayerSpec.Attention> change) {
+        List<LayerSpec> layers = spec.layers().stream()
+                .map(layer -> all || layer == spec.layers().getFirst()
+                        ? new LayerSpec(
+                                change.apply(layer.attention()),
+                                layer.intermediate(),
+                                layer.activation(),
+                                layer.norms())
+                        : layer)
+                .toList();
+        return new ModelSpec(
+                spec.family(),
+                spec.hidden(),
+                spec.vocabulary(),
+                spec.contextTokens(),
+                spec.normEpsilon(),
+                spec.embeddingScale(),
+                spec.tiedHead(),
+                layers,
+                spec.fileType(),
+                spec.endTokens());
+    }
+
+    private static LayerSpec.Attention attention(LayerSpec.Attention a, double scale, int window, QkNorm norm) {
+        return new LayerSpec.Attention(a.heads(), a.kvHeads(), a.headDim(), scale, window, a.rope(), norm, a.qkvBias());
+    }
+
+    @Test
+    void refusesWindowsOfDifferentSizes() {
+        ModelSpec spec = spec("mistralwindow");
+        ModelSpec other = with(spec, false, a -> attention(a, a.scoreScale(), a.window() + 1, a.qkNorm()));
+        assertThatThrownBy(() -> ModelShape.require(other))
+                .isInstanceOf(CudaException.class)
+                .hasMessageContaining("sliding windows of different sizes")
+                .hasMessageContaining("run on the CPU with --device cpu");
+    }
+
+    /** The factor is put into the weights of the queries' norm. */
+    @Test
+    void refusesAFactorOfScoresWithoutANormOfQueries() {
+        ModelSpec spec = with(spec("gemma3"), true, a -> attention(a, a.scoreScale() / 2, a.window(), a.qkNorm()));
+        assertThatCode(() -> ModelShape.require(spec)).doesNotThrowAnyException();
+        assertThat(DecoderVariant.of(spec).queryScale()).isEqualTo(0.5);
+        ModelSpec without = with(spec, true, a -> attention(a, a.scoreScale(), a.window(), QkNorm.NONE));
+        assertThatThrownBy(() -> ModelShape.require(without))
+                .isInstanceOf(CudaException.class)
+                .hasMessageContaining("another factor of scores");
+    }
+
     @ParameterizedTest
-    @ValueSource(strings = {"llama31", "mistral", "mistralwindow", "qwen25", "qwen3small", "phi3"})
+    @ValueSource(
+            strings = {
+                "llama31",
+                "mistral",
+                "mistralwindow",
+                "qwen25",
+                "qwen3small",
+                "phi3",
+                "phi4mini",
+                "olmo2",
+                "smollm3",
+                "olmo3",
+                "gemma3"
+            })
     void takesWhatTheKernelsCompute(String family) {
-        try (Checkpoint checkpoint = open(family)) {
-            assertThatCode(() -> ModelShape.require(checkpoint.spec())).doesNotThrowAnyException();
-        }
+        assertThatCode(() -> ModelShape.require(spec(family))).doesNotThrowAnyException();
+    }
+
+    @Test
+    void layersThatDoNotRotateHaveAnglesOfZero() {
+        DecoderVariant variant = DecoderVariant.of(spec("smollm3"));
+        assertThat(variant.rotations()).hasSize(2);
+        Rope.Rotary rotary = (Rope.Rotary) variant.rotations().getFirst();
+        float[] table = variant.rotationTable(8);
+        assertThat(Arrays.copyOf(table, 4)).isEqualTo(RopeFrequencies.of(rotary, 8));
+        assertThat(Arrays.copyOfRange(table, 4, 8)).containsOnly(0);
+        assertThat(table).as("no factors").hasSize(8);
+    }
+
+    @Test
+    void factorsOfARotationFollowAllFrequencies() {
+        DecoderVariant variant = DecoderVariant.of(spec("olmo3"));
+        assertThat(variant.rotations()).hasSize(2);
+        float[] table = variant.rotationTable(8);
+        assertThat(Arrays.copyOfRange(table, 8, 12)).as("without factor").containsOnly(1);
+        assertThat(Arrays.copyOfRange(table, 12, 16)).as("YaRN").containsOnly(1.138629436f);
+    }
+
+    @Test
+    void dimensionsThatDoNotRotateHaveNoFactor() {
+        DecoderVariant variant = DecoderVariant.of(spec("phi4mini"));
+        double magnitude = ((Rope.Rotary) variant.rotations().getFirst()).magnitude();
+        assertThat(magnitude).isGreaterThan(1);
+        float factor = (float) magnitude;
+        assertThat(Arrays.copyOfRange(variant.rotationTable(16), 8, 16))
+                .containsExactly(factor, factor, factor, factor, factor, factor, 1, 1);
+    }
+
+    @Test
+    void kernelsAreCompiledForTheVariant() {
+        assertThat(ModelShape.of(spec("gemma3"), DataType.BFLOAT16).defines())
+                .contains("-DNORMS_ON_INPUTS=1", "-DNORMS_ON_OUTPUTS=1", "-DQK_NORM_ROWS=0", "-DROTATIONS=2")
+                .contains("-DROTATION_FACTORS=0", "-DGELU=1", "-DEMBEDDING_SCALE=5.656854f");
+        assertThat(ModelShape.of(spec("olmo3"), DataType.BFLOAT16).defines())
+                .contains("-DNORMS_ON_INPUTS=0", "-DNORMS_ON_OUTPUTS=1", "-DQK_NORM_ROWS=1", "-DROTATIONS=2")
+                .contains("-DROTATION_FACTORS=1", "-DGELU=0", "-DEMBEDDING_SCALE=1.0f");
     }
 }

@@ -108,11 +108,6 @@ public record ModelSpec(
         return rotations().getFirst();
     }
 
-    /** Whether every layer rotates its queries and keys. */
-    public boolean rotatesEverywhere() {
-        return layers.stream().allMatch(layer -> layer.attention().rope() instanceof Rope.Rotary);
-    }
-
     private List<Integer> windows() {
         List<Integer> windows =
                 layers.stream().map(layer -> layer.attention().window()).toList();

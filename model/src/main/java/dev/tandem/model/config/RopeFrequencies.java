@@ -6,11 +6,6 @@ import dev.tandem.model.ModelException;
 public final class RopeFrequencies {
     private RopeFrequencies() {}
 
-    /** The frequencies of a model's first layer that rotates; see {@link #of(Rope.Rotary, int)}. */
-    public static float[] of(ModelConfig config) {
-        return of(config.rope(), config.headDim());
-    }
-
     /** The frequencies in radians per position, {@code [headDim / 2]}; 0 for pairs that do not rotate. */
     public static float[] of(Rope.Rotary rope, int headDim) {
         int pairs = rope.dims() / 2;

@@ -18,7 +18,7 @@ public final class GgufFuzz {
     public static void fuzzerTestOneInput(byte[] data) throws IOException {
         Files.write(FILE, data);
         try (Checkpoint checkpoint = Checkpoint.open(FILE, LoadFormat.AUTO, 0)) {
-            RopeFrequencies.of(checkpoint.config());
+            RopeFrequencies.of(checkpoint.config().rope(), checkpoint.config().headDim());
             for (String name : new String[] {"model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight"}) {
                 if (checkpoint.weights().contains(name)) {
                     Tensor tensor = checkpoint.weights().tensor(name);
