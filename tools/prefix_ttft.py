@@ -6,9 +6,9 @@
 
 One request runs at a time. Prompts are random token ids; the first nine tenths of a prompt are the prefix. A cold
 prompt is new. For a hit in GPU blocks its prefix comes again at once, with another end. For a hit in host blocks so
-many other prompts come in between that the GPU's pool holds the prefix no more; give --pool its tokens. The server says in
-usage how much of a prompt hit and in its metrics how much was copied, and other hits than meant are an error. Prints
-one line of JSON per length with medians in milliseconds. Needs the standard library only.
+many other prompts come in between that the GPU's pool holds the prefix no more; give --pool its tokens. The server
+says in usage how much of a prompt hit and in its metrics how much was copied, and other hits than meant are an error.
+Prints one line of JSON per length with medians in milliseconds. Needs the standard library only.
 """
 
 import argparse
