@@ -143,6 +143,14 @@ class CudaModelTest {
         return type == DataType.BFLOAT16 ? 8e-2 : 5e-3;
     }
 
+    /**
+     * How much more than others a family's model amplifies rounding. With inputs and weights of matrices rounded to 16
+     * bits, transformers itself differs from the golden of SmolLM3 by up to 7.1e-2 (BF16) and 9.5e-3 (FP16).
+     */
+    private static double amplification(String family) {
+        return family.equals("smollm3") ? 3 : 1;
+    }
+
     static TokenSampler greedy(int[] prompt) {
         return new TokenSampler(
                 SamplingParams.builder().temperature(0).maxTokens(1000).build(), prompt, Set.of(), 0);
@@ -177,27 +185,28 @@ class CudaModelTest {
         Golden golden = Golden.of(family);
         int[] prompt = golden.prompt();
         int[] blocks = {5, 0, 3, 7, 1, 6};
+        double bound = bound(type) * amplification(family);
         try (CudaExecutor executor = executor(family, type, 8, true)) {
             executor.faults().poisonPools();
             double whole = error(run(executor, 1, prompt, 0, prompt.length, blocks), golden, prompt.length - 1);
-            assertThat(whole).as("%s %s, the prompt in one chunk", family, type).isLessThan(bound(type));
+            assertThat(whole).as("%s %s, the prompt in one chunk", family, type).isLessThan(bound);
             int half = prompt.length / 2;
             run(executor, 2, prompt, 0, half, blocks);
             double halves = error(run(executor, 3, prompt, half, prompt.length, blocks), golden, prompt.length - 1);
             assertThat(halves)
                     .as("%s %s, the prompt in two chunks", family, type)
-                    .isLessThan(bound(type));
+                    .isLessThan(bound);
             double sum = 0;
             for (int i = 0; i < prompt.length; i++) {
                 double single = error(run(executor, 4 + i, prompt, i, i + 1, blocks), golden, i);
                 assertThat(single)
                         .as("%s %s, position %d by decoding", family, type, i)
-                        .isLessThan(bound(type));
+                        .isLessThan(bound);
                 sum += single;
             }
             assertThat(sum / prompt.length)
                     .as("%s %s, mean over positions", family, type)
-                    .isLessThan(bound(type) / 2);
+                    .isLessThan(bound / 2);
         }
     }
 
