@@ -24,7 +24,7 @@ fi
 mkdir "$folder"
 mkdir "$folder/lib"
 modules=java.base,java.logging,java.management,java.naming,java.net.http,java.xml
-modules+=,jdk.incubator.vector,jdk.management,jdk.unsupported
+modules+=,jdk.incubator.vector,jdk.jfr,jdk.management,jdk.unsupported
 "$java_home/bin/jlink" --output "$folder/runtime" --strip-debug --no-header-files --no-man-pages \
   --add-modules "$modules"
 cp "$root"/app/target/tandem-app.jar "$root"/app/target/lib/*.jar "$folder/lib/"

@@ -34,7 +34,8 @@ final class BenchKernelsCommand implements Callable<Integer> {
     @Override
     public Integer call() {
         KernelCompiler compiler = new KernelCompiler(
-                CudaBackend.libraries(libraries)::nvrtc, CudaBackend.cache().resolve("kernels"));
+                CudaBackend.libraries(libraries, Terminal.standardError())::nvrtc,
+                CudaBackend.cache().resolve("kernels"));
         System.out.printf(
                 "%-10s %-9s %-24s %-26s %9s %14s%n",
                 "capability", "type", "heads/KV heads x size", "kernel", "registers", "spilled bytes");

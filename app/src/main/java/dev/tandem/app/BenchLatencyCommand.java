@@ -75,8 +75,10 @@ final class BenchLatencyCommand implements Callable<Integer> {
         try (EngineAssembly assembly = BenchReport.start(options, new Recorder())) {
             LatencyRun run = new LatencyRun(assembly.engine(), shape, options.seed);
             for (int i = 0; i < warmUpIterations; i++) {
+                terminal.count("warm-up batches", i, warmUpIterations);
                 run.run("warm-up-" + i);
             }
+            terminal.count("batches", 0, iterations);
             for (int i = 0; i < iterations; i++) {
                 if (!options.gpu.chosen()) {
                     peaks.add(LatencyReport.Peak.measure(options));

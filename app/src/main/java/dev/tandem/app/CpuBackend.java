@@ -90,7 +90,7 @@ final class CpuBackend {
             log.notice(
                     "--kv-checksums has no effect: the CPU executor moves no KV between GPU and host. Leave it out.");
         }
-        CpuExecutor executor = new CpuExecutor(checkpoint, chosen.cpu);
+        CpuExecutor executor = new CpuExecutor(log.watched(checkpoint), chosen.cpu);
         String kept = keepsBlocks(checkpoint) ? "GGUF blocks as they are, KV in " : "computed in ";
         StartSummary.weights(kept + chosen.cpu.weightType().flag(), executor.weightBytes(), options.dtype, log);
         StartSummary.memory(executor.limits(), log);

@@ -47,11 +47,11 @@ final class CudaBackend {
         boolean quantised = checkpoint.weights() instanceof NamedWeights named
                 && named.stored() instanceof GgufWeights gguf
                 && gguf.matrixTypes().stream().anyMatch(ElementType::quantised);
-        CudaLibraries libraries = libraries(options.gpu.libraries);
+        CudaLibraries libraries = libraries(options.gpu.libraries, log.terminal());
         KernelCompiler compiler =
                 new KernelCompiler(libraries::nvrtc, cache().resolve("kernels").resolve("cuda" + libraries.release()));
-        CudaExecutor executor =
-                new CudaExecutor(checkpoint, options(options, config), libraries, compiler, Clock.system(), timeline);
+        CudaExecutor executor = new CudaExecutor(
+                log.watched(checkpoint), options(options, config), libraries, compiler, Clock.system(), timeline);
         ExecutorLimits limits = executor.limits();
         ModelShape shape = new ModelShape(config, type(options, config));
         report(executor, shape, options.dtype, log);
@@ -241,13 +241,13 @@ final class CudaBackend {
         return DefaultModel.cache(System.getenv(), Path.of(System.getProperty("user.home")));
     }
 
-    static CudaLibraries libraries(String flag) {
+    /** @param progress of the download where they are not on this machine */
+    static CudaLibraries libraries(String flag, Terminal progress) {
         Path home = Path.of(System.getProperty("user.home"));
         return new CudaLibraries(
                 CudaLibraries.Choice.of(flag),
                 System.getenv(),
-                () -> new WheelSource(
-                        () -> IndexLocation.find(System.getenv(), home), cache(), Terminal.standardError()),
+                () -> new WheelSource(() -> IndexLocation.find(System.getenv(), home), cache(), progress),
                 CudaLibraries.driverVersion());
     }
 }

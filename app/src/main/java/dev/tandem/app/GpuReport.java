@@ -54,7 +54,7 @@ final class GpuReport {
 
     private static void library(PrintStream out, String name, Consumer<CudaLibraries> find) {
         try {
-            CudaLibraries installed = CudaBackend.libraries("system");
+            CudaLibraries installed = CudaBackend.libraries("system", Terminal.standardError());
             find.accept(installed);
             List<String> found = installed.found();
             out.println("Library   " + found.getLast());

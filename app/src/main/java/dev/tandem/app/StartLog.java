@@ -1,6 +1,7 @@
 package dev.tandem.app;
 
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.model.Checkpoint;
 import dev.tandem.server.http.Printable;
 import java.io.PrintStream;
 import java.util.LinkedHashMap;
@@ -47,6 +48,12 @@ final class StartLog {
     /** Shows progress where the messages go: as a bar where they go to a terminal. */
     Terminal terminal() {
         return out == System.err ? Terminal.standardError() : new Terminal(out, false, Clock.system());
+    }
+
+    /** The same model, whose loading is shown. */
+    Checkpoint watched(Checkpoint checkpoint) {
+        Terminal terminal = terminal();
+        return checkpoint.watched((done, total) -> terminal.at("loading weights", done, total));
     }
 
     /** The store of this user, with progress and messages where this one's go. */

@@ -12,7 +12,10 @@ import dev.tandem.model.ModelException;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.weights.Tensor;
 import dev.tandem.model.weights.Weights;
+import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -58,6 +61,21 @@ class LoadingTest {
                     .isInstanceOf(ModelException.class)
                     .hasMessageContaining(missing);
         }
+    }
+
+    /** {@code llama2} has a head of its own, {@code olmo3} shares it; {@code qwen2} has biases. */
+    @ParameterizedTest
+    @ValueSource(strings = {"llama2", "olmo3", "qwen2", "gemma3"})
+    void loadingTellsHowFarItIs(String family) {
+        List<Long> done = new ArrayList<>();
+        Set<Long> totals = new HashSet<>();
+        Checkpoint watched = TestModels.open(family).watched((bytes, total) -> {
+            done.add(bytes);
+            totals.add(total);
+        });
+        new CpuExecutor(watched, OPTIONS).close();
+        assertThat(done).isSorted().hasSizeGreaterThan(10);
+        assertThat(totals).containsExactly(done.getLast());
     }
 
     @ParameterizedTest

@@ -13,6 +13,7 @@ import dev.tandem.model.weights.NameTable;
 import dev.tandem.model.weights.NamedWeights;
 import dev.tandem.model.weights.SafetensorsWeights;
 import dev.tandem.model.weights.StoredTensors;
+import dev.tandem.model.weights.WatchedWeights;
 import dev.tandem.model.weights.Weights;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -109,6 +110,13 @@ public record Checkpoint(
     /** The same model under another name. */
     public Checkpoint named(String other) {
         return new Checkpoint(other, spec, weights, defaults, tokenizer);
+    }
+
+    /** The same model, which tells how much of the files' weights was read. Random weights tell nothing. */
+    public Checkpoint watched(WatchedWeights.Reading reading) {
+        return weights instanceof NamedWeights named
+                ? new Checkpoint(name, spec, new WatchedWeights(named, spec, reading), defaults, tokenizer)
+                : this;
     }
 
     @Override
