@@ -10,6 +10,7 @@ import dev.tandem.cpu.simd.PanelGemm;
 import dev.tandem.cpu.simd.QuantFormat;
 import dev.tandem.cpu.simd.RowOps;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -64,7 +65,7 @@ public final class KernelWarmUp {
                 RowOps.swiGlu(x, 0, x, DEPTH, DEPTH, out, 0);
                 RowOps.rotate(out, 0, x, x, 0, DEPTH / 2);
                 PagedAttention.tile(
-                        store, 0, 0, new int[] {0, 1}, 20, 2, rule, x, 0, 3 * DEPTH, out, 0, 3 * DEPTH, attention);
+                        store, 0, 0, KvView.of(0, 1), 20, 2, rule, x, 0, 3 * DEPTH, out, 0, 3 * DEPTH, attention);
             }
         }
     }

@@ -5,6 +5,7 @@ import dev.tandem.cpu.simd.PowerOfTwo;
 import dev.tandem.cpu.simd.RowOps;
 import dev.tandem.cpu.simd.TileKernel;
 import dev.tandem.cpu.simd.Unpack;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.LayerSpec;
 import dev.tandem.model.config.SlidingWindow;
@@ -51,7 +52,8 @@ public final class PagedAttention {
      * token that a query does not see has weight 0. Blocks begin at multiples of {@link RowOps#PARTIAL_SUMS}, so each
      * sum has the order of a sum over all tokens, whichever queries share the tile.
      *
-     * @param store holds K and V of positions {@code [0, position + tokens)} in {@code blocks}
+     * @param store holds in {@code blocks} K and V of the positions up to {@code position + tokens} that are attended
+     *     to
      * @param position the position of the tile's first query token
      * @param q [tokens, group, headDim] from {@code qo}, tokens {@code qs} apart
      * @param out [tokens, group, headDim] from {@code oo}, tokens {@code os} apart; overwritten
@@ -60,7 +62,7 @@ public final class PagedAttention {
             KvStore store,
             int layer,
             int kvHead,
-            int[] blocks,
+            KvView blocks,
             int position,
             int tokens,
             Rule rule,
@@ -105,9 +107,9 @@ public final class PagedAttention {
      *
      * @param firstBlock index of the first block that is read
      */
-    private record Context(KvStore store, int layer, int kvHead, int[] blocks, int firstBlock, int tokens) {
+    private record Context(KvStore store, int layer, int kvHead, KvView blocks, int firstBlock, int tokens) {
         int block(int token) {
-            return blocks[firstBlock + token / KvStore.BLOCK_TOKENS];
+            return blocks.block(firstBlock + token / KvStore.BLOCK_TOKENS);
         }
 
         long keys(int token) {

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cpu.simd.Unpack;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.util.Arrays;
@@ -64,6 +65,7 @@ class PagedAttentionTest {
                     store.append(1, blocks[token / 16], token % 16, head, keys[head][token], 0, values[head][token], 0);
                 }
             }
+            KvView held = new KvView(read / 16, Arrays.copyOfRange(blocks, read / 16, blockCount));
             int first = context - tokens;
             int row = kvHeads * group * headDim;
             float[] queries = new float[tokens * row];
@@ -75,7 +77,7 @@ class PagedAttentionTest {
             int kvHead = 1;
             int offset = kvHead * group * headDim;
             PagedAttention.tile(
-                    store, 1, kvHead, blocks, first, tokens, rule, queries, offset, row, out, offset, row, scratch);
+                    store, 1, kvHead, held, first, tokens, rule, queries, offset, row, out, offset, row, scratch);
             for (int token = 0; token < tokens; token++) {
                 int limit = first + token + 1;
                 int visible = window == 0 ? 0 : Math.max(0, limit - window);
@@ -94,7 +96,7 @@ class PagedAttentionTest {
                         store,
                         1,
                         kvHead,
-                        blocks,
+                        held,
                         first + token,
                         1,
                         rule,
@@ -138,7 +140,7 @@ class PagedAttentionTest {
                             store,
                             0,
                             0,
-                            new int[] {0, 1},
+                            KvView.of(0, 1),
                             19,
                             1,
                             new PagedAttention.Rule(1, 0, 0.125),
