@@ -49,8 +49,7 @@ final class GrammarCompilers implements GrammarCompiler, AutoCloseable {
                     + "; install cargo (Rust 1.87 or newer) and build it again, or leave the grammar out");
         }
         try {
-            return new LlguidanceCompiler(
-                    Llguidance.find().get(), tokenizer.get().vocabulary(), ends);
+            return new LlguidanceCompiler(Llguidance.find().get(), tokenizer.get(), ends);
         } catch (GrammarException e) {
             return GrammarCompiler.unavailable(e.getMessage() + REMEDY);
         }

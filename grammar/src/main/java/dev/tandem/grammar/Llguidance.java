@@ -8,6 +8,8 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import java.io.IOException;
 import java.io.InputStream;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
@@ -16,6 +18,7 @@ import java.lang.foreign.MemoryLayout.PathElement;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.invoke.MethodHandle;
+import java.lang.invoke.MethodHandles;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
@@ -29,6 +32,7 @@ import java.util.Optional;
  * <p>Owned by: any thread; a matcher is used by one thread at a time.
  */
 public final class Llguidance {
+    private static final Logger LOG = System.getLogger(Llguidance.class.getName());
     private static final String RESOURCE = "/native/libtandem-grammar.so";
     private static final int MAX_MESSAGE = 1000;
     /** Ten times the library's default, which choices of 2,000 texts and objects of 500 properties exceed. */
@@ -73,6 +77,25 @@ public final class Llguidance {
             JAVA_BOOLEAN.withName("verbose_errors"),
             MemoryLayout.paddingLayout(6));
 
+    /** Tokens that are taken at a time; further ones are the next time's. */
+    private static final int MAX_FORCED = 512;
+
+    private static final FunctionDescriptor TOKENIZE_TYPE =
+            FunctionDescriptor.of(JAVA_LONG, ADDRESS, ADDRESS, JAVA_LONG, ADDRESS, JAVA_LONG);
+    private static final MethodHandle TOKENIZE = tokenizeFunction();
+
+    private static MethodHandle tokenizeFunction() {
+        try {
+            return MethodHandles.lookup()
+                    .findStatic(
+                            Llguidance.class,
+                            "tokenize",
+                            TOKENIZE_TYPE.toMethodType().insertParameterTypes(0, ByteTokenizer.class));
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
     private record Loaded(Optional<Llguidance> library, String reason) {}
 
     private static final Loaded LOADED = load();
@@ -85,6 +108,7 @@ public final class Llguidance {
     private final MethodHandle freeMatcher;
     private final MethodHandle computeMask;
     private final MethodHandle consumeToken;
+    private final MethodHandle forcedTokens;
     private final MethodHandle getError;
 
     private Llguidance(SymbolLookup symbols) {
@@ -98,6 +122,8 @@ public final class Llguidance {
         computeMask = link(
                 symbols, "llg_matcher_compute_mask_into", FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS, JAVA_LONG));
         consumeToken = link(symbols, "llg_matcher_consume_token", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT));
+        forcedTokens = link(
+                symbols, "llg_matcher_compute_ff_tokens", FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS, JAVA_LONG));
         getError = link(symbols, "llg_matcher_get_error", FunctionDescriptor.of(ADDRESS, ADDRESS));
     }
 
@@ -138,9 +164,11 @@ public final class Llguidance {
      *
      * @param tokens by id; special tokens begin with byte 0xFF, tokens that are never allowed are empty
      * @param ends the model's end-of-sequence tokens, at least one
+     * @param text tokenizes what a grammar forces, on any thread
+     * @param lifetime at least that of the tokenizer
      * @throws GrammarException when the library refuses it
      */
-    MemorySegment newTokenizer(byte[][] tokens, int[] ends) {
+    MemorySegment newTokenizer(byte[][] tokens, int[] ends, ByteTokenizer text, Arena lifetime) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment lengths = arena.allocateFrom(
                     JAVA_INT,
@@ -158,8 +186,12 @@ public final class Llguidance {
             set(init, TOKENIZER_INIT, "tok_eos", ends[0]);
             set(init, TOKENIZER_INIT, "token_lens", lengths);
             set(init, TOKENIZER_INIT, "token_bytes", bytes);
-            // without a function that tokenizes, masks hold every token that fits, not only the canonical one
-            set(init, TOKENIZER_INIT, "use_approximate_greedy_tokenize_fn", true);
+            set(init, TOKENIZER_INIT, "tokenize_assumes_string", true);
+            set(
+                    init,
+                    TOKENIZER_INIT,
+                    "tokenize_fn",
+                    Linker.nativeLinker().upcallStub(TOKENIZE.bindTo(text), TOKENIZE_TYPE, lifetime));
             set(init, TOKENIZER_INIT, "tok_eos_extra", arena.allocateFrom(JAVA_INT, ends));
             set(init, TOKENIZER_INIT, "tok_eos_extra_count", ends.length);
             MemorySegment message = arena.allocate(MAX_MESSAGE);
@@ -170,6 +202,29 @@ public final class Llguidance {
             return tokenizer;
         } catch (Throwable e) {
             throw failed("llg_new_tokenizer_v2", e);
+        }
+    }
+
+    /**
+     * {@code LlgTokenizeFn}. An exception would end the process.
+     *
+     * @return the number of tokens; more than {@code max} asks for a longer {@code output}
+     */
+    private static long tokenize(
+            ByteTokenizer tokenizer,
+            MemorySegment data,
+            MemorySegment text,
+            long length,
+            MemorySegment output,
+            long max) {
+        try {
+            int[] tokens = tokenizer.encode(text.reinterpret(length).toArray(JAVA_BYTE));
+            int count = (int) Math.min(tokens.length, max);
+            MemorySegment.copy(tokens, 0, output.reinterpret(4L * count), JAVA_INT, 0, count);
+            return tokens.length;
+        } catch (RuntimeException | Error e) {
+            LOG.log(Level.ERROR, "A text of a grammar cannot be tokenized; the grammar's requests fail.", e);
+            return 0;
         }
     }
 
@@ -240,6 +295,17 @@ public final class Llguidance {
             return (int) consumeToken.invokeExact(matcher, token) == 0;
         } catch (Throwable e) {
             throw failed("llg_matcher_consume_token", e);
+        }
+    }
+
+    /** The tokens that every output continues with here, {@link #MAX_FORCED} at most; empty where there is a choice. */
+    int[] forcedTokens(MemorySegment matcher) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment tokens = arena.allocate(JAVA_INT, MAX_FORCED);
+            int count = (int) forcedTokens.invokeExact(matcher, tokens, (long) MAX_FORCED);
+            return tokens.asSlice(0, 4L * Math.max(0, count)).toArray(JAVA_INT);
+        } catch (Throwable e) {
+            throw failed("llg_matcher_compute_ff_tokens", e);
         }
     }
 

@@ -2,7 +2,9 @@ package dev.tandem.grammar;
 
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.sampling.GrammarMatcher;
+import dev.tandem.text.Tokenizer;
 import dev.tandem.text.Vocabulary;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -46,6 +48,9 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
     private static final byte SPECIAL = (byte) 0xFF;
 
     private final Llguidance library;
+    /** Of the function that the library calls to tokenize. */
+    private final Arena upcalls = Arena.ofShared();
+
     private final MemorySegment tokenizer;
     private final int words;
     private final Set<Integer> ends;
@@ -57,23 +62,28 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
     private final Duration limit;
 
     /**
-     * A compiler for a vocabulary.
+     * A compiler for a model's tokens.
      *
+     * @param source tokenizes what grammars force; it must stay open
      * @param ends the model's end-of-sequence tokens, at least one
      * @throws GrammarException when the library refuses the vocabulary
      */
-    public LlguidanceCompiler(Llguidance library, Vocabulary vocabulary, Set<Integer> ends) {
-        this(library, vocabulary, ends, MAX_TIME);
+    public LlguidanceCompiler(Llguidance library, Tokenizer source, Set<Integer> ends) {
+        this(library, source, ends, MAX_TIME);
     }
 
-    LlguidanceCompiler(Llguidance library, Vocabulary vocabulary, Set<Integer> ends, Duration limit) {
+    LlguidanceCompiler(Llguidance library, Tokenizer source, Set<Integer> ends, Duration limit) {
         this.library = library;
+        Vocabulary vocabulary = source.vocabulary();
         byte[][] tokens = new byte[vocabulary.size()][];
         for (int id = 0; id < tokens.length; id++) {
             tokens[id] = vocabulary.isSpecial(id) ? special(vocabulary.token(id)) : vocabulary.bytes(id);
         }
         this.tokenizer = library.newTokenizer(
-                tokens, ends.stream().mapToInt(Integer::intValue).sorted().toArray());
+                tokens,
+                ends.stream().mapToInt(Integer::intValue).sorted().toArray(),
+                new ByteTokenizer(source),
+                upcalls);
         this.words = GrammarMatcher.words(tokens.length);
         this.ends = Set.copyOf(ends);
         this.limit = limit;
@@ -158,6 +168,7 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
         threads.close();
         if (compiling.tryAcquire(compilations)) { // else a compilation that took too long still reads it
             library.freeTokenizer(tokenizer);
+            upcalls.close();
         }
     }
 }

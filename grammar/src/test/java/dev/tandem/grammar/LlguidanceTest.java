@@ -298,7 +298,10 @@ class LlguidanceTest {
     @Test
     void slowGrammarsAreGivenUp() {
         LlguidanceCompiler impatient = new LlguidanceCompiler(
-                Llguidance.find().orElseThrow(), Vocabularies.BYTES, Set.of(Vocabularies.END), Duration.ofMillis(1));
+                Llguidance.find().orElseThrow(),
+                Vocabularies.TOKENIZER,
+                Set.of(Vocabularies.END),
+                Duration.ofMillis(1));
         assertThatThrownBy(() -> impatient.compile(schema(slowSchema())))
                 .isInstanceOf(GrammarException.class)
                 .hasMessageContaining("does not compile within 1 ms");
@@ -334,7 +337,7 @@ class LlguidanceTest {
     @Test
     void matchersOutliveTheirGrammarAndMayBeClosedTwice() {
         GrammarMatcher matcher;
-        try (GrammarCompiler.Compiled grammar = compiler.compile(GrammarSource.choice(List.of("ab")))) {
+        try (GrammarCompiler.Compiled grammar = compiler.compile(GrammarSource.choice(List.of("ab", "ac")))) {
             matcher = grammar.matcher();
         }
         int[] bitmask = new int[GrammarMatcher.words(Vocabularies.BYTES.size()) + 1];

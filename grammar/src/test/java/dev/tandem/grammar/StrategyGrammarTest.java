@@ -37,22 +37,26 @@ import org.junit.jupiter.params.provider.MethodSource;
 import tools.jackson.databind.ObjectMapper;
 
 /**
- * A model of random weights under grammars gives valid outputs, and each request the tokens that it gets alone: under
- * every strategy and random plans, with small pools, aborts, swaps and recomputation.
+ * A model of random weights under grammars gives valid outputs, and each request the tokens that it gets alone and one
+ * by one: under every strategy and random plans, with small pools, aborts, swaps and recomputation.
  */
 class StrategyGrammarTest {
-    private static final int SCHEDULES = 3;
+    private static final int SCHEDULES = 6;
     private static final int REQUESTS = 12;
     private static final int MAX_OUTPUT = 60;
     private static final ObjectMapper JSON = new ObjectMapper();
+    /** One is longer than three blocks. */
+    private static final List<String> TURNS = List.of("left", "right", "straight on until the road ends at the river");
+
     private static final List<GrammarSource> SOURCES = List.of(
             GrammarSource.jsonSchema(
-                    JSON.readTree("{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"integer\"}, \"b\": "
-                            + "{\"enum\": [\"x\", \"y\"]}}, \"required\": [\"a\", \"b\"], "
-                            + "\"additionalProperties\": false}"),
+                    JSON.readTree(
+                            "{\"type\": \"object\", \"properties\": {\"the first number\": {\"type\": \"integer\"}, \"b\": "
+                                    + "{\"enum\": [\"x\", \"y\"]}}, \"required\": [\"the first number\", \"b\"], "
+                                    + "\"additionalProperties\": false}"),
                     GrammarSource.Whitespace.NONE),
             GrammarSource.regex("[a-f]{3,9}(-[0-9]+)?"),
-            GrammarSource.choice(List.of("left", "right", "straight on")));
+            GrammarSource.choice(TURNS));
 
     private static LlguidanceCompiler compiler;
     private static final List<GrammarCompiler.Compiled> GRAMMARS = new ArrayList<>();
@@ -70,6 +74,7 @@ class StrategyGrammarTest {
     /** Every fourth request has no grammar. */
     private static SamplingParams sampling(int request) {
         return SamplingParams.builder()
+                .presencePenalty(request % 2 * 0.5)
                 .temperature(1 + request % 3 * 0.5)
                 .seed(request)
                 .maxTokens(MAX_OUTPUT)
@@ -87,8 +92,10 @@ class StrategyGrammarTest {
                 EngineHarness.gpuOnly(model(16, 0, Readiness.allEarly()), new Budget(64, 1, 64), Preemption.SWAP)) {
             for (int i = 0; i < REQUESTS; i++) {
                 PROMPTS.add(random.ints(1 + random.nextInt(50), 3, 256).toArray());
-                engine.submit("r" + i, PROMPTS.get(i), sampling(i));
+                // with log-probabilities no token is taken without the model
+                engine.submit("r" + i, PROMPTS.get(i), sampling(i).withLogprobs(0));
                 engine.run();
+                assertThat(engine.answers.get("r" + i).logprobs).hasSameSizeAs(engine.tokens("r" + i));
                 BASELINE.add(engine.tokens("r" + i));
                 check(i, engine.tokens("r" + i));
             }
@@ -119,7 +126,7 @@ class StrategyGrammarTest {
             case 0 ->
                 assertThat(JSON.readTree(text).path("b").asString()).as(text).isIn("x", "y");
             case 1 -> assertThat(text).matches("[a-f]{3,9}(-[0-9]+)?");
-            case 2 -> assertThat(text).isIn("left", "right", "straight on");
+            case 2 -> assertThat(text).isIn(TURNS);
             default -> {}
         }
     }

@@ -3,9 +3,11 @@ package dev.tandem.grammar;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.tandem.engine.sampling.GrammarMatcher;
+import dev.tandem.text.Tokenizer;
 import dev.tandem.text.Vocabulary;
 import java.io.ByteArrayOutputStream;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.BitSet;
 import java.util.Set;
 import java.util.SplittableRandom;
@@ -21,8 +23,8 @@ final class Vocabularies {
     static final int OTHER_MARKER = 259;
     /** Pieces of JSON that cross the borders of grammar rules. */
     private static final String[] PIECES = {
-        "{\"", "\":", "\",\"", "\": \"", "true", "false", "null", "}}", "]}", "\"}", ", ", "12", "name", "ab", "é",
-        "\\u00"
+        "{\"", "\":", "\",\"", "\": \"", "true", "false", "null", "}}", "]}", "\"}", ", ", "12", "name", " name", "ab",
+        "é", "\\u00"
     };
 
     static final Vocabulary BYTES = bytes();
@@ -46,10 +48,35 @@ final class Vocabularies {
         return new Vocabulary(tokens, special, literal, Vocabulary.Spelling.SENTENCE_PIECE);
     }
 
+    /** The longest tokens from left to right, special ones included. */
+    static final Tokenizer TOKENIZER = new Tokenizer() {
+        @Override
+        public int[] encode(String text, boolean addSpecial) {
+            byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
+            int[] everything = new int[GrammarMatcher.words(BYTES.size())];
+            Arrays.fill(everything, -1);
+            IntStream.Builder tokens = IntStream.builder();
+            for (int at = 0; at < bytes.length; ) {
+                int token = longestAllowed(everything, bytes, at);
+                tokens.add(token);
+                at += spelling(token).length;
+            }
+            return tokens.build().toArray();
+        }
+
+        @Override
+        public Vocabulary vocabulary() {
+            return BYTES;
+        }
+
+        @Override
+        public void close() {}
+    };
+
     /** A compiler over {@link #BYTES}; the test is skipped where the build has no llguidance. */
     static LlguidanceCompiler compiler() {
         assumeTrue(Llguidance.find().isPresent(), Llguidance.reason());
-        return new LlguidanceCompiler(Llguidance.find().orElseThrow(), BYTES, Set.of(END, OTHER_END));
+        return new LlguidanceCompiler(Llguidance.find().orElseThrow(), TOKENIZER, Set.of(END, OTHER_END));
     }
 
     /** Random allowed tokens until an end token; at most {@code max} tokens, then an empty text. */
@@ -74,43 +101,44 @@ final class Vocabularies {
         }
     }
 
-    /** Whether the text, byte by byte but for the two markers, and then both end tokens are allowed. */
+    /** Whether the text, in tokens that the bitmasks allow, and then both end tokens are allowed. */
     static boolean accepts(GrammarCompiler.Compiled grammar, String text) {
         GrammarMatcher matcher = grammar.matcher();
         int[] bitmask = new int[GrammarMatcher.words(BYTES.size())];
+        byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
         try {
-            for (int token : tokens(text)) {
-                matcher.fillBitmask(bitmask);
-                if (!isAllowed(bitmask, token)) {
+            matcher.fillBitmask(bitmask);
+            for (int at = 0; at < bytes.length; ) {
+                int token = longestAllowed(bitmask, bytes, at);
+                if (token < 0) {
                     return false;
                 }
+                at += spelling(token).length;
                 matcher.accept(token);
+                matcher.fillBitmask(bitmask);
             }
-            matcher.fillBitmask(bitmask);
             return isAllowed(bitmask, END) && isAllowed(bitmask, OTHER_END);
         } finally {
             matcher.close();
         }
     }
 
-    private static int[] tokens(String text) {
-        IntStream.Builder tokens = IntStream.builder();
-        for (int i = 0; i < text.length(); ) {
-            int marker = text.startsWith(BYTES.token(MARKER), i)
-                    ? MARKER
-                    : text.startsWith(BYTES.token(OTHER_MARKER), i) ? OTHER_MARKER : -1;
-            if (marker >= 0) {
-                tokens.add(marker);
-                i += BYTES.token(marker).length();
-            } else {
-                int end = text.offsetByCodePoints(i, 1);
-                for (byte b : text.substring(i, end).getBytes(StandardCharsets.UTF_8)) {
-                    tokens.add(b & 0xFF);
-                }
-                i = end;
+    /** The longest allowed token that the bytes have at a place; negative where none is. */
+    private static int longestAllowed(int[] bitmask, byte[] bytes, int at) {
+        int longest = -1;
+        for (int token = 0; token < BYTES.size(); token++) {
+            byte[] spelling = spelling(token);
+            boolean fits = at + spelling.length <= bytes.length
+                    && Arrays.equals(bytes, at, at + spelling.length, spelling, 0, spelling.length);
+            if (fits && isAllowed(bitmask, token) && (longest < 0 || spelling.length > spelling(longest).length)) {
+                longest = token;
             }
         }
-        return tokens.build().toArray();
+        return longest;
+    }
+
+    private static byte[] spelling(int token) {
+        return BYTES.isSpecial(token) ? BYTES.token(token).getBytes(StandardCharsets.UTF_8) : BYTES.bytes(token);
     }
 
     static boolean isAllowed(int[] bitmask, int token) {

@@ -10,10 +10,12 @@ import dev.tandem.engine.queue.EngineCommand;
 import dev.tandem.engine.queue.WaitingQueue;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.request.Usage;
+import dev.tandem.engine.sampling.Choice;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.schedule.PlanCommitter;
 import dev.tandem.engine.schedule.SchedulerState;
@@ -26,6 +28,7 @@ import java.lang.System.Logger.Level;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.SplittableRandom;
 
 /**
@@ -150,12 +153,38 @@ final class LiveRequests implements OutputProcessor.RequestEnds {
 
     /**
      * Appends a sampled token, which the next plan needs, and queues it for its client. The client receives it while
-     * the next step runs, unless stop strings decide whether the request goes on.
+     * the next step runs, unless stop strings decide whether the request goes on. Tokens that a grammar forces after it
+     * are appended too, and the next steps compute them like a prompt's.
      */
     void append(Sequence sequence, StepResult.Sampled sampled, long now) {
-        int token = sampled.choice().token();
+        append(sequence, sampled.choice(), sampled.fromHost(), now);
+        // A sequence on the host decodes one token per step, forced ones too: a chunk would bring its KV to the GPU.
+        if (sequence.state() == RequestState.ON_GPU) {
+            appendForced(sequence, now);
+        }
+    }
+
+    private void appendForced(Sequence sequence, long now) {
+        int[] forced;
+        try {
+            forced = sequence.sampler().takeForced();
+        } catch (RuntimeException e) { // caused by this request's grammar: the other requests go on
+            LOG.log(
+                    Level.WARNING,
+                    "The grammar of request " + sequence.request().id() + " failed.",
+                    e);
+            fail(sequence, "the request's grammar failed: " + e + "; only this request has ended");
+            return;
+        }
+        for (int i = 0; i < forced.length && sequence.state() == RequestState.ON_GPU; i++) { // until it ends
+            append(sequence, new Choice(forced[i], Optional.empty()), false, now);
+        }
+    }
+
+    private void append(Sequence sequence, Choice choice, boolean fromHost, long now) {
+        int token = choice.token();
         sequence.append(token, now);
-        if (sampled.fromHost()) {
+        if (fromHost) {
             sequence.tiers().countHostToken();
         }
         SamplingParams sampling = sequence.request().sampling();
@@ -165,7 +194,7 @@ final class LiveRequests implements OutputProcessor.RequestEnds {
         if (!textDecides && (end || sequence.known() >= sequence.limit())) {
             release(sequence, end ? FinishReason.STOP : FinishReason.LENGTH, now);
         }
-        output.add(sequence, sampled.choice(), end, sampled.fromHost(), now);
+        output.add(sequence, choice, end, fromHost, now);
         if (textDecides) {
             output.process();
         }

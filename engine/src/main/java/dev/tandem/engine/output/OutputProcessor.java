@@ -57,9 +57,12 @@ public final class OutputProcessor {
         }
     }
 
-    /** @param mayStop whether the token's text may complete a stop string: false below the request's min_tokens */
+    /**
+     * @param last whether the request has room for no further token
+     * @param mayStop whether the token's text may complete a stop string: false below the request's min_tokens
+     */
     private record PendingToken(
-            Sequence sequence, Choice choice, boolean end, boolean mayStop, boolean fromHost, long now) {}
+            Sequence sequence, Choice choice, boolean end, boolean last, boolean mayStop, boolean fromHost, long now) {}
 
     private record End(FinishReason reason, String text, String stopReason) {}
 
@@ -82,9 +85,10 @@ public final class OutputProcessor {
      * @param now when it was sampled
      */
     public void add(Sequence sequence, Choice choice, boolean end, boolean fromHost, long now) {
+        boolean last = sequence.known() >= sequence.limit();
         boolean mayStop =
                 sequence.outputLength() > sequence.request().sampling().minTokens();
-        pending.add(new PendingToken(sequence, choice, end, mayStop, fromHost, now));
+        pending.add(new PendingToken(sequence, choice, end, last, mayStop, fromHost, now));
     }
 
     /** Frees what is kept for a sequence whose request has ended. */
@@ -158,7 +162,7 @@ public final class OutputProcessor {
         if (!matched.isEmpty()) {
             return Optional.of(new End(FinishReason.STOP, "", matched));
         }
-        if (sequence.known() < sequence.limit()) {
+        if (!token.last()) {
             return Optional.empty();
         }
         String text = remainingText(token, stopMatcher);

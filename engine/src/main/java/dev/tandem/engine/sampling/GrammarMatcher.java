@@ -29,6 +29,16 @@ public interface GrammarMatcher {
      */
     void accept(int token);
 
+    /**
+     * Moves on by the tokens that every output continues with here, and returns them in order. Without this call, each
+     * of them is the only token that the bitmasks allow.
+     *
+     * @return empty where there is a choice, or where the matcher does not look ahead
+     */
+    default int[] acceptForced() {
+        return new int[0];
+    }
+
     /** Frees native memory. Afterwards every token is allowed and accepted; to close it again has no effect. */
     void close();
 }

@@ -28,6 +28,8 @@ public final class TokenSampler {
     /** Why a row is lost, on the CPU and on the GPU. */
     public static final String NOT_FINITE = "the model produced logits that are NaN or infinite";
 
+    private static final int[] NONE = {};
+
     private final SamplingParams params;
     private final SplittableRandom random;
     private final boolean penalised;
@@ -172,8 +174,30 @@ public final class TokenSampler {
         return new Choice(token, logprobs);
     }
 
+    /**
+     * Takes the tokens that the grammar forces after the chosen one: the model need not be asked for them. They use up
+     * as many random numbers as their draws would, so that the output is the same without this call.
+     *
+     * @return empty where there is a choice, and where log-probabilities are reported, which need the model's logits
+     */
+    public int[] takeForced() {
+        if (matcher.isEmpty() || params.logprobs() >= 0) {
+            return NONE;
+        }
+        int[] forced = matcher.get().acceptForced();
+        for (int token : forced) {
+            uniform();
+            count(token);
+        }
+        return forced;
+    }
+
     private void note(int token) {
         matcher.ifPresent(m -> m.accept(token));
+        count(token);
+    }
+
+    private void count(int token) {
         if (++produced == params.minTokens()) {
             adjustments.allow(ends);
         }

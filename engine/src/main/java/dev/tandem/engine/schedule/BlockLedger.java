@@ -44,6 +44,9 @@ final class BlockLedger {
     private final List<Sequence> outs = new ArrayList<>();
     private final List<Sequence> ins = new ArrayList<>();
     private final Set<Sequence> moved = new HashSet<>();
+    /** GPU sequences whose blocks are counted before their rows are added. */
+    private final Set<Sequence> reserved = new HashSet<>();
+
     private final List<Sequence> gpuStarts = new ArrayList<>();
     private final List<Sequence> hostStarts = new ArrayList<>();
     /** Null until {@link #roomToGrow} asks, and again after a move that changes it. */
@@ -115,6 +118,9 @@ final class BlockLedger {
 
     /** Blocks that the sequence lacks for all of its tokens, after the draft's moves. */
     int missing(Sequence sequence) {
+        if (!reserved.isEmpty() && reserved.contains(sequence)) {
+            return 0;
+        }
         if (!moved.isEmpty() && moved.contains(sequence)) {
             KvTier tier = ins.contains(sequence) ? KvTier.GPU : KvTier.HOST;
             return kv.blocksFor(tier, sequence.length()) - kv.blocksFor(tier, sequence.computed());
@@ -224,6 +230,9 @@ final class BlockLedger {
      * A half-computed prompt is always dropped, because no decode needs its KV yet.
      */
     void evict(Sequence sequence, boolean toHost) {
+        if (reserved.remove(sequence)) {
+            give(sequence, KvTier.GPU);
+        }
         gpuForecast = null;
         hostForecast = null;
         hostContexts = null;
@@ -493,6 +502,12 @@ final class BlockLedger {
         freeHost += kv.blocksFor(KvTier.HOST, sequence.length()) - referenced(use);
         add(KvTier.GPU, pinned(use));
         freeBeforeMoves += pinned(use);
+    }
+
+    /** Counts the GPU blocks that a sequence lacks before anything else can take them. */
+    void reserve(Sequence sequence) {
+        take(sequence, KvTier.GPU);
+        reserved.add(sequence);
     }
 
     /** Counts the blocks that the sequence lacks as used. */

@@ -322,6 +322,14 @@ public final class StepDraft {
         append(batch, new Row(sequence, sequence.computed(), rows, site));
     }
 
+    /**
+     * Keeps the blocks that a GPU sequence lacks for its tokens, which {@link #add} then takes: a prompt in chunks has
+     * all of its blocks, but tokens that a grammar forces may need new ones.
+     */
+    public void reserve(Sequence sequence) {
+        blocks.reserve(sequence);
+    }
+
     /** Admits the token of a host sequence to layer 0, to advance as its attention results return. */
     public void admit(Sequence sequence) {
         blocks.take(sequence, KvTier.HOST);

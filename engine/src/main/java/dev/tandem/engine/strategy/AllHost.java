@@ -16,12 +16,19 @@ public final class AllHost {
     public static StepDraft prefills(SchedulerState state, Budget budget, Deviations deviations) {
         StepDraft draft = new StepDraft(state, budget, deviations.has(Deviation.ROOM_TO_GROW));
         List<Sequence> unfinished = new ArrayList<>();
+        int needed = 0;
         for (Sequence sequence : state.gpu()) {
             if (sequence.remaining() > 1) {
                 unfinished.add(sequence);
+                needed += draft.missing(sequence);
             } else if (draft.hostHasRoomFor(sequence)) {
                 draft.evict(sequence, true);
             }
+        }
+        while (needed > draft.freeGpu()) { // for tokens that grammars force
+            Sequence last = unfinished.removeLast();
+            needed -= draft.missing(last);
+            draft.evict(last, false);
         }
         unfinished.addAll(HostTier.unfinished(state));
         Prefills prefills = new Prefills(deviations.has(Deviation.CHUNKED_PREFILL), false, sequence -> true);

@@ -6,6 +6,7 @@ import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
+import java.util.List;
 
 /** Steps of strategies in which the GPU works alone and prompts have steps of their own. */
 public final class GpuSteps {
@@ -13,16 +14,22 @@ public final class GpuSteps {
 
     /**
      * Drafts a step of whole prompts, in order of arrival until one does not fit. It is empty while a sequence is
-     * swapped out. A prompt that is longer than a step is cut, and is alone in its steps.
+     * swapped out. A prompt that is longer than a step is cut, and no other starts in its steps. Nor does any in steps
+     * of tokens that grammars force.
      */
     public static StepDraft wholePrompts(SchedulerState state, Budget budget) {
         StepDraft draft = new StepDraft(state, budget, false);
-        for (Sequence sequence : state.gpu()) {
-            if (sequence.remaining() > 1) {
-                int rows = Math.min(sequence.remaining(), budget.maxBatchTokens());
+        List<Sequence> unfinished = state.gpu().stream()
+                .filter(sequence -> sequence.remaining() > 1)
+                .toList();
+        for (Sequence sequence : unfinished) {
+            int rows = Math.min(sequence.remaining(), budget.maxBatchTokens() - draft.totalRows());
+            if (rows > 0 && draft.missing(sequence) <= draft.freeGpu()) { // else the next step of decodes makes room
                 draft.add(0, sequence, rows, AttentionSite.GPU_FROM_GPU);
-                return draft;
             }
+        }
+        if (!unfinished.isEmpty()) {
+            return draft;
         }
         if (!state.host().isEmpty() || !state.inFlight().isEmpty()) {
             return draft;

@@ -17,7 +17,8 @@ final class GpuTier {
      * The result of {@link #decodes}.
      *
      * @param evicted whether sequences had to leave the GPU
-     * @param unfinished sequences that still prefill: first those in GPU blocks, then those in host blocks
+     * @param unfinished sequences that still prefill, or compute tokens that a grammar forces: first those in GPU
+     *     blocks, which have room, then those in host blocks
      */
     record Kept(boolean evicted, List<Sequence> unfinished) {}
 
@@ -48,6 +49,7 @@ final class GpuTier {
                 draft.add(0, sequence, 1, AttentionSite.GPU_FROM_GPU);
             } else {
                 unfinished.add(sequence);
+                draft.reserve(sequence);
             }
         }
         unfinished.addAll(HostTier.unfinished(draft.state()));
