@@ -237,6 +237,37 @@ public record GrammarSource(Syntax syntax, String text) {
         return lark("start: %json " + json.text() + " | tags\ntags:" + row(tags, row, special));
     }
 
+    /**
+     * Free text, or a row of tags and nothing else. A brace begins a row, so free text does not begin with one.
+     *
+     * @param lead what precedes them
+     * @param special ids of special tokens by their spelling: where the row and its tags have one, the token is meant
+     * @throws GrammarException when a schema is refused
+     */
+    public static GrammarSource textOrTagList(
+            List<Tag> tags, Row row, Optional<Lead> lead, Map<String, Integer> special) {
+        // nor with what spells a marker
+        String other = lead.isPresent() ? "" : "|<([^|](.|\\n)*)?";
+        return lark("start:" + before(lead, special) + " (tags | other)\ntags:" + row(tags, row, special)
+                + "other: /[\\s\\x1C-\\x1F]*([^{<\\s\\x1C-\\x1F](.|\\n)*" + other + ")?/\n" + thought(lead, special)
+                + TEXT);
+    }
+
+    /**
+     * Free text in which a trigger begins a row of tags.
+     *
+     * @param trigger with which the row's begin starts
+     * @param lead what precedes the text; only needed where its markers are special tokens, which are no free text
+     * @param special ids of special tokens by their spelling: where the row and its tags have one, the token is meant
+     * @throws GrammarException when a schema is refused
+     */
+    public static GrammarSource textWithTagLists(
+            List<Tag> tags, Row row, String trigger, Optional<Lead> lead, Map<String, Integer> special) {
+        Row rest = new Row(row.begin().substring(trigger.length()), row.separator(), row.end(), row.several());
+        return lark("start:" + before(lead, special) + " row* TEXT\nrow: trigger" + row(tags, rest, special)
+                + until("trigger", trigger, special) + thought(lead, special) + TEXT);
+    }
+
     /** The end of the rule for a row of tags, and the rule for one of them. */
     private static String row(List<Tag> tags, Row row, Map<String, Integer> special) {
         StringBuilder rules = new StringBuilder();

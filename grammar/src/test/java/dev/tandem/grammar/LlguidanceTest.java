@@ -208,6 +208,60 @@ class LlguidanceTest {
         assertThat(accepts(row, marker + " [{\"a\": 1}, ]")).isFalse();
     }
 
+    private static final List<GrammarSource.Tag> CALLS = List.of(
+            new GrammarSource.Tag("{\"name\": \"f\", \"a\": ", JSON.readTree("{\"enum\": [1, 2]}"), "}"),
+            new GrammarSource.Tag("{\"name\": \"g\", \"a\": ", JSON.readTree("{\"type\": \"boolean\"}"), "}"));
+
+    @Test
+    void textThatBeginsWithABraceIsARowOfTags() {
+        for (Optional<GrammarSource.Lead> lead : List.of(
+                Optional.<GrammarSource.Lead>empty(), Optional.of(new GrammarSource.Lead("<think>", "</think>")))) {
+            GrammarSource source =
+                    GrammarSource.textOrTagList(CALLS, new GrammarSource.Row("", "; ", "", true), lead, Map.of());
+            assertThat(accepts(source, "{\"name\": \"f\", \"a\": 2}")).isTrue();
+            assertThat(accepts(source, "{\"name\": \"f\", \"a\": 2}; {\"name\": \"g\", \"a\": true}"))
+                    .isTrue();
+            assertThat(accepts(source, "{\"name\": \"f\", \"a\": 3}")).isFalse();
+            assertThat(accepts(source, " \n{\"name\": \"f\", \"a\": 3}")).isFalse();
+            assertThat(accepts(source, "{}")).isFalse();
+            assertThat(accepts(source, "{\"name\": \"f\", \"a\": 2} and text")).isFalse();
+            assertThat(accepts(source, "No {} call.\n{\"name\": 1}")).isTrue();
+            assertThat(accepts(source, " \u00e9")).isTrue();
+            assertThat(accepts(source, "")).isTrue();
+            assertThat(accepts(source, "<|python_tag|>{\"name\": \"f\", \"a\": 3}"))
+                    .isFalse();
+            assertThat(accepts(source, "<b>")).isEqualTo(lead.isEmpty());
+            assertThat(accepts(source, "<think>{}</think> {\"name\": \"f\", \"a\": 1}"))
+                    .isTrue();
+            assertThat(accepts(source, "<think>{}</think> {\"name\": \"f\", \"a\": 3}"))
+                    .as("without reasoning it is text")
+                    .isEqualTo(lead.isEmpty());
+        }
+    }
+
+    @Test
+    void aTriggerMayBeginARowOfTags() {
+        String marker = Vocabularies.BYTES.token(Vocabularies.MARKER);
+        for (boolean isSpecial : List.of(true, false)) {
+            GrammarSource source = GrammarSource.textWithTagLists(
+                    CALLS,
+                    new GrammarSource.Row("[CALLS] [", ", ", "]", true),
+                    "[CALLS]",
+                    Optional.empty(),
+                    isSpecial ? Map.of("[CALLS]", Vocabularies.MARKER) : Map.of());
+            String begin = isSpecial ? marker : "[CALLS]";
+            String call = "{\"name\": \"f\", \"a\": 2}";
+            assertThat(accepts(source, "no [call]")).isTrue();
+            assertThat(accepts(source, begin + " [" + call + "]")).isTrue();
+            assertThat(accepts(source, "Let me ask." + begin + " [" + call + ", " + call + "]"))
+                    .isTrue();
+            assertThat(accepts(source, begin + " [" + call)).as("an open row").isFalse();
+            assertThat(accepts(source, begin + " [{\"name\": \"f\", \"a\": 3}]"))
+                    .isFalse();
+            assertThat(accepts(source, "text " + begin + "{}")).isFalse();
+        }
+    }
+
     @Test
     void tagsMayHaveFreeText() {
         Map<String, Integer> special = Map.of("[END]", Vocabularies.MARKER);

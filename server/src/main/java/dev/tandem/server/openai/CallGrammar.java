@@ -33,7 +33,8 @@ final class CallGrammar {
      * @param begin of one call; {@link #NAME} stands for the tool's name
      * @param end of one call
      * @param quote the special token around strings; empty where arguments are JSON
-     * @param trigger text that begins calls in free text; empty when free text and calls cannot be told apart
+     * @param trigger text that begins each call in free text, or the row of calls; empty when calls are the whole
+     *     answer
      */
     private record Layout(GrammarSource.Row row, String begin, String end, String quote, String trigger) {
         static Layout of(String separator, String begin, String end, String trigger) {
@@ -62,7 +63,7 @@ final class CallGrammar {
             "{\"name\": \"NAME\", \"arguments\": ",
             "}",
             "",
-            "");
+            "[TOOL_CALLS]");
 
     private static final Layout GEMMA = Layout.gemma("<|tool_call>", "<tool_call|>", "<|\"|>");
     private static final Layout FUNCTION_GEMMA =
@@ -83,7 +84,7 @@ final class CallGrammar {
      * The grammar; empty when the model may write what it likes.
      *
      * @param demanded what an answer without calls must match
-     * @throws RequestException when the model's format cannot be constrained, or a schema is refused
+     * @throws RequestException when a schema is refused
      */
     static Optional<GrammarFields.Constraint> of(
             Optional<GrammarFields.Constraint> demanded, ToolUse tools, AnswerReading reading, ServedModel model) {
@@ -154,13 +155,6 @@ final class CallGrammar {
             if (!demanded && reading.format().hasChannels()) {
                 return constraint(field, () -> messages(new GrammarSource.Content.Free(), tools, reading, model));
             }
-            if (!demanded && layout.trigger().isEmpty()) {
-                throw RequestException.of(
-                        RequestException.Category.NOT_IMPLEMENTED,
-                        field + " needs calls that are constrained, which this server cannot do: nothing in the"
-                                + " model's format tells calls from other text before they are complete; let the"
-                                + " model decide with tool_choice, and leave out strict");
-            }
             return constraint(field, () -> source(layout, tags(layout, tools, demanded), tools, reading, model));
         });
     }
@@ -182,10 +176,15 @@ final class CallGrammar {
     private static GrammarSource source(
             Layout layout, List<GrammarSource.Tag> tags, ToolUse tools, AnswerReading reading, ServedModel model) {
         Map<String, Integer> special = special(reading, model.tokenizer().vocabulary());
+        if (tools.demand().isEmpty() && layout.trigger().isEmpty()) {
+            return GrammarSource.textOrTagList(tags, row(layout, tools), lead(reading), special);
+        }
         if (tools.demand().isEmpty()) {
             Optional<GrammarSource.Lead> marked =
                     lead(reading).filter(text -> special.keySet().stream().anyMatch(text.end()::startsWith));
-            return GrammarSource.structuralTags(tags, List.of(layout.trigger()), marked, special);
+            return layout.row().begin().isEmpty()
+                    ? GrammarSource.structuralTags(tags, List.of(layout.trigger()), marked, special)
+                    : GrammarSource.textWithTagLists(tags, row(layout, tools), layout.trigger(), marked, special);
         }
         return GrammarSource.tagList(tags, row(layout, tools), lead(reading), special);
     }
