@@ -83,8 +83,8 @@ def measure(server, length, options):
             server.ask(server.tokens(length))
         before = server.copied()
         host, cached = server.ask(prefix + server.tokens(length - prefix_length))
-        # The first turn loads kernels and records graphs; and the server copies prefixes to the host only once a request
-        # has come back for one that was dropped.
+        # The first turn loads kernels and records graphs. And the server copies prefixes to the host only once a
+        # request has come back for one that was dropped.
         if turn > 0:
             check(cached, prefix_length - 64, prefix_length, "a prefix in host blocks")
             check(server.copied() - before, prefix_length - 64, prefix_length, "a prefix in host blocks, copied")

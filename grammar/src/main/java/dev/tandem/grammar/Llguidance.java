@@ -210,6 +210,7 @@ public final class Llguidance {
      *
      * @return the number of tokens; more than {@code max} asks for a longer {@code output}
      */
+    @SuppressWarnings({"UnusedMethod", "UnusedVariable"}) // the library calls it, and passes the data
     private static long tokenize(
             ByteTokenizer tokenizer,
             MemorySegment data,

@@ -52,7 +52,8 @@ class StrategyGrammarTest {
             GrammarSource.jsonSchema(
                     JSON.readTree(
                             "{\"type\": \"object\", \"properties\": {\"the first number\": {\"type\": \"integer\"}, "
-                                    + "\"b\": {\"enum\": [\"x\", \"y\"]}}, \"required\": [\"the first number\", \"b\"], "
+                                    + "\"b\": {\"enum\": [\"x\", \"y\"]}}, "
+                                    + "\"required\": [\"the first number\", \"b\"], "
                                     + "\"additionalProperties\": false}"),
                     GrammarSource.Whitespace.NONE),
             GrammarSource.regex("[a-f]{3,9}(-[0-9]+)?"),
