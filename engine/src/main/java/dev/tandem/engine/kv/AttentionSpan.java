@@ -16,7 +16,11 @@ public final class AttentionSpan {
 
     private final int whole;
 
-    /** @param windows of each layer, 0 for none; empty when no layer has one */
+    /**
+     * The span of a model.
+     *
+     * @param windows of each layer, 0 for none; empty when no layer has one
+     */
     public AttentionSpan(List<Integer> windows) {
         this.windows =
                 windows.stream().mapToInt(Integer::intValue).filter(w -> w > 0).toArray();
