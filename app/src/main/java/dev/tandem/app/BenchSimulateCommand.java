@@ -181,8 +181,7 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
     }
 
     private EngineConfig config(Checkpoint checkpoint, ExecutorLimits limits) {
-        int context = (int)
-                Math.min(options.contextTokens(checkpoint.config()), (long) limits.gpuBlocks() * limits.blockTokens());
+        int context = limits.fittingContext(options.contextTokens(checkpoint.config()));
         options.strategy.chosen().check(limits, context);
         return new EngineConfig(options.budget(), Set.of(), context, Integer.MAX_VALUE, options.seed)
                 .withPrefixCache(options.memory.prefixCache(false));

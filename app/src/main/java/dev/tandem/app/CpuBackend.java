@@ -26,7 +26,6 @@ final class CpuBackend {
     private final ModelOptions options;
     private final CpuTopology topology;
     private final CpuOptions cpu;
-    private final int contextTokens;
     private final long blockBytes;
 
     private CpuBackend(ModelOptions options, ModelConfig config) {
@@ -36,7 +35,6 @@ final class CpuBackend {
         long budget = options.memory.kvCacheMemory.map(ByteSize::bytes).orElse(defaultKv());
         int gpuBlocks = options.memory.gpuBlocks.orElse(blocks(budget));
         int hostBlocks = blocks(options.memory.hostKv.map(ByteSize::bytes).orElse(budget));
-        this.contextTokens = (int) Math.min(options.contextTokens(config), (long) gpuBlocks * KvStore.BLOCK_TOKENS);
         if (gpuBlocks == 0) {
             throw new ConfigurationException("--kv-cache-memory " + new ByteSize(budget) + " holds no KV block of "
                     + new ByteSize(blockBytes) + "; raise it or set --num-gpu-blocks-override");
@@ -103,7 +101,7 @@ final class CpuBackend {
                 executor,
                 checkpoint.name(),
                 executor.weightBytes(),
-                chosen.contextTokens,
+                executor.limits().fittingContext(options.contextTokens(checkpoint.config())),
                 profile,
                 name -> new Profiler(executor, Clock.system(), options.seed, log.terminal()::count).measure(name),
                 Optional.empty());

@@ -65,8 +65,7 @@ final class CudaBackend {
         log.detail(
                 executor.gemms() + "; piggybacked prefill in steps of up to " + limits.piggybackedTokens() + " tokens");
         reportLosses(shape, quantised, executor.device(), log);
-        int context =
-                (int) Math.min(options.contextTokens(config), (long) limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
+        int context = limits.fittingContext(options.contextTokens(config));
         StartSummary.gpuMemory(executor.ledger().parts(), log);
         StartSummary.memory(limits, log);
         StartSummary.tiers(options.strategy.chosen(), attentionThreads(options), executor.hostAttention(), limits, log);

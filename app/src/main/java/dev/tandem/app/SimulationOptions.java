@@ -109,6 +109,7 @@ final class SimulationOptions {
                         hybrid ? cohort ? hostBlocks : CudaExecutor.maxHostTokens() : 0,
                         hybrid)
                 .piggybackedTokens(piggybacked)
+                .windows(model.windows())
                 .build();
     }
 }

@@ -6,6 +6,7 @@ import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.kv.AttentionSpan;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.step.Admission;
 import dev.tandem.engine.step.AttentionSite;
@@ -46,6 +47,7 @@ public final class SimulatedExecutor implements Executor {
     static final int SAMPLED_TOKEN = 5;
 
     private final ExecutorLimits limits;
+    private final AttentionSpan span;
     private final CostModel machine;
     private final VirtualClock clock;
     private final Map<Long, HostToken> hostTokens = new LinkedHashMap<>();
@@ -82,6 +84,7 @@ public final class SimulatedExecutor implements Executor {
 
     private SimulatedExecutor(ExecutorLimits limits, CostModel machine, VirtualClock clock, TimingErrors errors) {
         this.limits = limits;
+        this.span = limits.span();
         this.machine = machine;
         this.clock = clock;
         this.errors = new TimingErrors.Draws(errors);
@@ -153,7 +156,7 @@ public final class SimulatedExecutor implements Executor {
         for (int at = 0; at < limits.layers(); at++) {
             List<HostToken> rejoining =
                     inFlight.isEmpty() ? List.of() : rejoining(inFlight.get(at), start + seconds, slots);
-            Resumed more = Resumed.at(resumed, at);
+            Resumed more = Resumed.at(resumed, at, span);
             int rows = occupiedLayersOnly ? rejoining.size() : slots;
             if (layer == null || layer.slots() != rows || !layer.resumed().equals(more)) {
                 layer = layer(plan, rows, more);
@@ -265,7 +268,7 @@ public final class SimulatedExecutor implements Executor {
      * @param tokens of context of these
      */
     private record Resumed(int rows, int attended, long tokens) {
-        static Resumed at(List<HostToken> resumed, int layer) {
+        static Resumed at(List<HostToken> resumed, int layer, AttentionSpan span) {
             int rows = 0;
             int attended = 0;
             long tokens = 0;
@@ -273,7 +276,7 @@ public final class SimulatedExecutor implements Executor {
                 rows += token.layer <= layer ? 1 : 0;
                 if (token.layer < layer) {
                     attended++;
-                    tokens += token.admission.position() + 1;
+                    tokens += span.tokens(token.admission.position() + 1);
                 }
             }
             return new Resumed(rows, attended, tokens);
@@ -282,7 +285,7 @@ public final class SimulatedExecutor implements Executor {
 
     /** Adds a token's attention to the CPU's queue. */
     private void requestAttention(HostToken hostToken, double now) {
-        int context = hostToken.admission.position() + 1;
+        int context = span.tokens(hostToken.admission.position() + 1);
         double alone = machine.cpuAttention(FULL_BANDWIDTH_TOKENS, (long) FULL_BANDWIDTH_TOKENS * context)
                 / FULL_BANDWIDTH_TOKENS;
         double together = alone * FULL_BANDWIDTH_TOKENS;
@@ -335,11 +338,11 @@ public final class SimulatedExecutor implements Executor {
                 rows += chunk.rows();
                 if (chunk.site() == AttentionSite.CPU_FROM_HOST) {
                     cpuRows++;
-                    cpuTokens += chunk.start() + 1;
+                    cpuTokens += span.tokens(chunk.start() + 1);
                 } else if (chunk.decodes()) {
-                    gpuTokens += chunk.start() + 1;
+                    gpuTokens += span.tokens(chunk.start() + 1);
                 } else {
-                    pairs += (long) chunk.rows() * chunk.start() + (long) chunk.rows() * (chunk.rows() + 1) / 2;
+                    pairs += span.pairs(chunk.start(), chunk.rows());
                 }
             }
             linear[b] = rows == 0 && !last ? 0 : machine.linear(padded(rows));

@@ -90,6 +90,7 @@ public final class CpuExecutor implements Executor {
                     .kvBytesPerToken(config.kvBytesPerToken(options.kvType()))
                     .inFlight(MAX_SLOTS, Integer.MAX_VALUE, true)
                     .scoresPrompts(true)
+                    .windows(config.windows())
                     .build();
             this.stores = new KvStores(
                     store(KvTier.GPU, options.gpuBlocks(), config, options.kvType()),

@@ -30,7 +30,7 @@ final class InFlightToken {
                 admission.sequence(),
                 admission.position(),
                 new int[] {admission.token()},
-                admission.blocks(),
+                admission.kv(),
                 AttentionSite.CPU_FROM_HOST,
                 Optional.of(admission.sampler()));
         this.residual = new float[shape.hiddenWidth];

@@ -10,6 +10,7 @@ import dev.tandem.cpu.simd.PanelGemm;
 import dev.tandem.cpu.simd.QuantFormat;
 import dev.tandem.cpu.simd.RowOps;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -51,7 +52,7 @@ public final class KernelWarmUp {
             GemmInput input = new GemmInput();
             float[] out = new float[16 * DEPTH];
             PagedAttention.Tile tile = new PagedAttention.Tile(
-                    store, 0, 0, new int[] {0, 1}, 20, 2, rule, x, 0, 3 * DEPTH, out, 0, 3 * DEPTH);
+                    store, 0, 0, KvView.of(0, 1), 20, 2, rule, x, 0, 3 * DEPTH, out, 0, 3 * DEPTH);
             for (int round = 0; round < ROUNDS; round++) {
                 for (PackedMatrix matrix : matrices) {
                     for (int rows = 1; rows <= 15; rows += 14) {

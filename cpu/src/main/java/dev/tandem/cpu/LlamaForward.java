@@ -166,7 +166,7 @@ final class LlamaForward {
         }
         Chunk chunk = a.chunks.get(a.chunkOfRow[row]);
         KvStore store = stores.of(chunk.site().tier());
-        int block = chunk.blocks()[a.positions[row] / KvStore.BLOCK_TOKENS];
+        int block = chunk.kv().block(a.positions[row] / KvStore.BLOCK_TOKENS);
         int slot = a.positions[row] % KvStore.BLOCK_TOKENS;
         for (int head = 0; head < config.kvHeads(); head++) {
             store.append(layer, block, slot, head, a.qkv, keys + head * headDim, a.qkv, values + head * headDim);
@@ -190,7 +190,7 @@ final class LlamaForward {
                     stores.of(chunk.site().tier()),
                     layer,
                     kvHead,
-                    chunk.blocks(),
+                    chunk.kv(),
                     a.positions[row],
                     a.tiles[tile + 2],
                     rules[layer],
@@ -214,7 +214,7 @@ final class LlamaForward {
                     stores.of(token.chunk.site().tier()),
                     token.layer,
                     kvHead,
-                    token.chunk.blocks(),
+                    token.chunk.kv(),
                     token.position(),
                     1,
                     rules[token.layer],

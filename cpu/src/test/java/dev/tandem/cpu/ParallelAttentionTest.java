@@ -7,6 +7,7 @@ import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.attention.PagedAttention;
 import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.util.Arrays;
@@ -90,7 +91,7 @@ class ParallelAttentionTest {
             int index) {
         int row = GROUP * HEAD_DIM;
         return new PagedAttention.Tile(
-                store, 0, 0, blocks, context - 1 - index, 1, rule, queries, index * row, row, out, index * row, row);
+                store, 0, 0, KvView.of(blocks), context - 1 - index, 1, rule, queries, index * row, row, out, index * row, row);
     }
 
     private static float[] random(long seed, int size) {

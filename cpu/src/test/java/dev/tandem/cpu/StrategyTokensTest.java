@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.schedule.Budget;
@@ -39,23 +40,38 @@ class StrategyTokensTest {
     private static final int PROMPTS = 24;
     private static final int MAX_OUTPUT = 40;
     private static final List<int[]> PROMPT = new ArrayList<>();
-    private static final List<List<Integer>> BASELINE = new ArrayList<>();
+    /** By model, of each prompt. */
+    private static final Map<Boolean, List<List<Integer>>> BASELINE = new HashMap<>();
+
     private static final Map<String, Supplier<Readiness>> READINESS = Map.of(
             "all early", Readiness::allEarly, "all late", Readiness::allLate, "random", () -> Readiness.random(5));
 
     @BeforeAll
     static void answerEachPromptAlone() {
         SplittableRandom random = new SplittableRandom(3);
-        Budget budget = new Budget(64, 1, 64);
-        try (EngineHarness engine = EngineHarness.gpuOnly(
-                TestModels.deep(DataType.BFLOAT16, 16, 0, Readiness.allEarly()), budget, Preemption.SWAP)) {
+        for (int i = 0; i < PROMPTS; i++) {
+            PROMPT.add(random.ints(1 + random.nextInt(50), 3, 301).toArray());
+        }
+        BASELINE.put(false, alone(model(false, 16, 0, Readiness.allEarly())));
+        BASELINE.put(true, alone(new WholeKvExecutor(model(true, 16, 0, Readiness.allEarly()))));
+    }
+
+    private static CpuExecutor model(boolean window, int gpuBlocks, int hostBlocks, Readiness readiness) {
+        return window
+                ? TestModels.deepWithWindow(DataType.BFLOAT16, gpuBlocks, hostBlocks, readiness)
+                : TestModels.deep(DataType.BFLOAT16, gpuBlocks, hostBlocks, readiness);
+    }
+
+    private static List<List<Integer>> alone(Executor executor) {
+        List<List<Integer>> answers = new ArrayList<>();
+        try (EngineHarness engine = EngineHarness.gpuOnly(executor, new Budget(64, 1, 64), Preemption.SWAP)) {
             for (int i = 0; i < PROMPTS; i++) {
-                PROMPT.add(random.ints(1 + random.nextInt(50), 3, 301).toArray());
                 engine.submit("p" + i, PROMPT.get(i), EngineHarness.greedy(MAX_OUTPUT));
                 engine.run();
-                BASELINE.add(engine.tokens("p" + i));
+                answers.add(engine.tokens("p" + i));
             }
         }
+        return answers;
     }
 
     @AfterAll
@@ -79,6 +95,8 @@ class StrategyTokensTest {
     @MethodSource("cases")
     void tokensAreThoseOfTheRequestAlone(String name, String readiness, long seed) {
         SplittableRandom random = new SplittableRandom(seed);
+        // half of the runs free KV behind a window
+        boolean window = seed % 2 == 1;
         int gpu = 6 + random.nextInt(10);
         int host = 6 + random.nextInt(20);
         Budget budget = new Budget(8 + random.nextInt(120), 1 + random.nextInt(8), 1 + random.nextInt(64));
@@ -86,10 +104,7 @@ class StrategyTokensTest {
                 ? new Shuffling(budget, Shuffling.Takes.EVERYTHING, seed)
                 : Strategy.of(name).policy(Strategy.Options.of(budget), cost(random.nextInt(3)));
         try (EngineHarness engine = new EngineHarness(
-                TestModels.deep(
-                        DataType.BFLOAT16, gpu, host, READINESS.get(readiness).get()),
-                PolicyScheduler.of(policy),
-                budget)) {
+                model(window, gpu, host, READINESS.get(readiness).get()), PolicyScheduler.of(policy), budget)) {
             Map<String, Integer> prompts = new HashMap<>();
             for (int i = 0; i < 12; i++) {
                 int prompt = random.nextInt(PROMPTS);
@@ -105,7 +120,7 @@ class StrategyTokensTest {
             engine.run();
             prompts.forEach((id, prompt) -> {
                 var answer = engine.answers.get(id);
-                List<Integer> expected = BASELINE.get(prompt).subList(0, answer.tokens.size());
+                List<Integer> expected = BASELINE.get(window).get(prompt).subList(0, answer.tokens.size());
                 assertThat(answer.tokens).as("%s with prompt %d", id, prompt).isEqualTo(expected);
                 assertThat(answer.reason).isIn(FinishReason.LENGTH, FinishReason.ABORT);
             });

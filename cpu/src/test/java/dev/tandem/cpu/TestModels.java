@@ -49,7 +49,17 @@ final class TestModels {
 
     /** A model of five layers with seeded weights, so that in-flight tokens wait between layers. */
     static CpuExecutor deep(DataType type, int gpuBlocks, int hostBlocks, Readiness readiness) {
-        Checkpoint checkpoint = Checkpoint.open(directory("deep"), LoadFormat.DUMMY, 9);
+        return deep("deep", type, gpuBlocks, hostBlocks, readiness);
+    }
+
+    /** The same with a sliding window of 20 tokens in every layer. */
+    static CpuExecutor deepWithWindow(DataType type, int gpuBlocks, int hostBlocks, Readiness readiness) {
+        return deep("deepwindow", type, gpuBlocks, hostBlocks, readiness);
+    }
+
+    private static CpuExecutor deep(
+            String directory, DataType type, int gpuBlocks, int hostBlocks, Readiness readiness) {
+        Checkpoint checkpoint = Checkpoint.open(directory(directory), LoadFormat.DUMMY, 9);
         return new CpuExecutor(
                 checkpoint, new CpuOptions(2, 1, false, type, type, gpuBlocks, hostBlocks, 256), readiness);
     }

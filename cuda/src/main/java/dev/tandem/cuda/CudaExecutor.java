@@ -273,6 +273,7 @@ public final class CudaExecutor implements Executor {
                 .overlaps(hasHostTier)
                 .inFlight(plan.slots(), hasHostTier ? HostAttentionQueues.MAX : 0, hasHostTier)
                 .piggybackedTokens(piggybacked)
+                .windows(shape.config().windows())
                 .maxSharedBlocks(KvPools.sharedBlocks(pools.gpuBlocks()))
                 .build();
     }

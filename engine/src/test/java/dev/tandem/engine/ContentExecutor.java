@@ -5,6 +5,7 @@ import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.kv.PrefillStaging;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.sampling.Choice;
@@ -20,6 +21,7 @@ import dev.tandem.engine.step.SubBatch;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.EnumMap;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -45,6 +47,7 @@ public final class ContentExecutor implements Executor {
     private static final long SHARED = -2;
 
     private final int hostBlock;
+    private final int window;
 
     private record Prompt(int[] tokens, String salt) {}
 
@@ -97,6 +100,20 @@ public final class ContentExecutor implements Executor {
             int maxBatchTokens,
             int context,
             Readiness readiness) {
+        this(layers, gpuBlocks, hostBlock, hostBlocks, maxBatchTokens, context, 0, readiness);
+    }
+
+    /** @param window how many tokens a token attends to in each layer; 0 for all */
+    public ContentExecutor(
+            int layers,
+            int gpuBlocks,
+            int hostBlock,
+            int hostBlocks,
+            int maxBatchTokens,
+            int context,
+            int window,
+            Readiness readiness) {
+        this.window = window;
         this.hostBlock = hostBlock;
         this.limits = ExecutorLimits.builder()
                 .vocabulary(1000)
@@ -110,6 +127,7 @@ public final class ContentExecutor implements Executor {
                 .layers(layers)
                 .kvBytesPerToken(8)
                 .overlaps(true)
+                .windows(Collections.nCopies(layers, window))
                 .inFlight(256, Integer.MAX_VALUE, true)
                 .build();
         this.readiness = readiness;
@@ -241,8 +259,8 @@ public final class ContentExecutor implements Executor {
     /** Sends the token's Q, K and V of its layer: the CPU appends K and V and reads all earlier positions. */
     private void issue(long step, InFlightToken inFlightToken) {
         Admission a = inFlightToken.admission;
-        write(KvTier.HOST, inFlightToken.layer, a.blocks(), a.sequence(), a.position());
-        read(KvTier.HOST, inFlightToken.layer, a.blocks(), a.sequence(), a.position());
+        write(KvTier.HOST, inFlightToken.layer, a.kv(), a.sequence(), a.position());
+        read(KvTier.HOST, inFlightToken.layer, a.kv(), a.sequence(), a.position(), a.position());
         readiness.issued(step, inFlightToken.layer, a.sequence());
     }
 
@@ -269,10 +287,11 @@ public final class ContentExecutor implements Executor {
             trace.add(new LayerProgress(layer, key));
             inFlightTokens.remove(key);
             // the attention's result is used here, so the KV that it was computed from must still be there
-            read(KvTier.HOST, layer, inFlightToken.admission.blocks(), key, inFlightToken.admission.position());
+            int position = inFlightToken.admission.position();
+            read(KvTier.HOST, layer, inFlightToken.admission.kv(), key, position, position);
             inFlightToken.layer++;
             if (inFlightToken.layer == limits.layers()) {
-                sampled.add(sample(key, inFlightToken.admission.position(), AttentionSite.CPU_FROM_HOST));
+                sampled.add(sample(key, position, AttentionSite.CPU_FROM_HOST));
             } else {
                 enter(plan.step(), inFlightToken);
             }
@@ -289,23 +308,25 @@ public final class ContentExecutor implements Executor {
                             && token != Chunk.PLACEHOLDER
                             && token != expectedToken(prompt, chunk.sequence(), chunk.start() + i),
                     "sequence " + chunk.sequence() + " has token " + token + " at " + (chunk.start() + i));
-            write(tier, layer, chunk.blocks(), chunk.sequence(), chunk.start() + i);
+            write(tier, layer, chunk.kv(), chunk.sequence(), chunk.start() + i);
         }
-        read(tier, layer, chunk.blocks(), chunk.sequence(), chunk.start() + chunk.rows() - 1);
+        int last = chunk.start() + chunk.rows() - 1;
+        read(tier, layer, chunk.kv(), chunk.sequence(), chunk.start(), last);
     }
 
-    private void write(KvTier tier, int layer, int[] blocks, long sequence, int position) {
-        slots.get(tier)[layer][slot(tier, blocks, position)] = content(sequence, position);
+    private void write(KvTier tier, int layer, KvView kv, long sequence, int position) {
+        slots.get(tier)[layer][slot(tier, kv, position)] = content(sequence, position);
     }
 
-    private int slot(KvTier tier, int[] blocks, int position) {
+    private int slot(KvTier tier, KvView kv, int position) {
         int tokens = tier == KvTier.GPU ? BLOCK : hostBlock;
-        return blocks[position / tokens] * tokens + position % tokens;
+        return kv.block(position / tokens) * tokens + position % tokens;
     }
 
-    private void read(KvTier tier, int layer, int[] blocks, long sequence, int last) {
-        for (int position = 0; position <= last; position++) {
-            long found = slots.get(tier)[layer][slot(tier, blocks, position)];
+    /** Checks what the tokens at {@code first} to {@code last} attend to. */
+    private void read(KvTier tier, int layer, KvView kv, long sequence, int first, int last) {
+        for (int position = window == 0 ? 0 : Math.max(0, first - window + 1); position <= last; position++) {
+            long found = slots.get(tier)[layer][slot(tier, kv, position)];
             if (found != content(sequence, position)) {
                 throw new ExecutorException("sequence " + sequence + " reads position " + position + " of layer "
                         + layer + " on " + tier + " and finds " + found);
@@ -336,8 +357,10 @@ public final class ContentExecutor implements Executor {
         for (int layer = 0; layer < limits.layers(); layer++) {
             long[] from = slots.get(swap.from())[layer];
             long[] to = slots.get(swap.to())[layer];
+            KvView source = KvView.of(swap.fromBlocks());
+            KvView target = KvView.of(swap.toBlocks());
             for (int position = 0; position < swap.tokens(); position++) {
-                to[slot(swap.to(), swap.toBlocks(), position)] = from[slot(swap.from(), swap.fromBlocks(), position)];
+                to[slot(swap.to(), target, position)] = from[slot(swap.from(), source, position)];
             }
         }
     }
@@ -360,7 +383,8 @@ public final class ContentExecutor implements Executor {
                         inFlightTokens.containsKey(chunk.sequence()),
                         "sequence " + chunk.sequence() + " is in flight and in a batch");
                 if (chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD) {
-                    staged = staged.plus(limits.staging().need(chunk.start(), chunk.rows()));
+                    int behind = chunk.kv().first() * hostBlock;
+                    staged = staged.plus(limits.staging().need(chunk.start() - behind, chunk.rows()));
                 }
                 fail(
                         chunk.site() == AttentionSite.CPU_FROM_HOST && chunk.rows() > 1,
@@ -409,16 +433,17 @@ public final class ContentExecutor implements Executor {
 
     /** The blocks that a chunk writes are its own; those that it reads may be read by others too. */
     private void claim(Map<KvTier, Map<Integer, Long>> owners, Chunk chunk) {
-        claim(owners, chunk.site().tier(), chunk.blocks(), chunk.start(), chunk.sequence());
+        claim(owners, chunk.site().tier(), chunk.kv(), chunk.start(), chunk.sequence());
     }
 
     private void claim(Map<KvTier, Map<Integer, Long>> owners, Admission admission) {
-        claim(owners, KvTier.HOST, admission.blocks(), admission.position(), admission.sequence());
+        claim(owners, KvTier.HOST, admission.kv(), admission.position(), admission.sequence());
     }
 
     /** @param start position of the first token that is written */
-    private void claim(Map<KvTier, Map<Integer, Long>> owners, KvTier tier, int[] blocks, int start, long sequence) {
-        int written = start / (tier == KvTier.GPU ? BLOCK : hostBlock);
+    private void claim(Map<KvTier, Map<Integer, Long>> owners, KvTier tier, KvView kv, int start, long sequence) {
+        int[] blocks = kv.blocks();
+        int written = start / (tier == KvTier.GPU ? BLOCK : hostBlock) - kv.first();
         claim(owners, tier, Arrays.copyOfRange(blocks, written, blocks.length), sequence);
         for (int i = 0; i < written; i++) {
             Long other = owners.get(tier).put(blocks[i], SHARED);

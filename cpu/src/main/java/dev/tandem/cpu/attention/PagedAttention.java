@@ -6,6 +6,7 @@ import dev.tandem.cpu.simd.PowerOfTwo;
 import dev.tandem.cpu.simd.RowOps;
 import dev.tandem.cpu.simd.TileKernel;
 import dev.tandem.cpu.simd.Unpack;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.LayerSpec;
 import dev.tandem.model.config.SlidingWindow;
@@ -57,7 +58,7 @@ public final class PagedAttention {
     /**
      * A tile: consecutive query tokens of one sequence, and their query heads of one KV head.
      *
-     * @param store holds K and V of positions {@code [0, position + tokens)} in {@code blocks}
+     * @param store holds in {@code blocks} K and V of the positions up to {@code position + tokens} that are attended to
      * @param position the position of the first query token
      * @param tokens at most {@link #tileTokens}
      * @param q [tokens, group, headDim] from {@code qo}, tokens {@code qs} apart
@@ -67,7 +68,7 @@ public final class PagedAttention {
             KvStore store,
             int layer,
             int kvHead,
-            int[] blocks,
+            KvView blocks,
             int position,
             int tokens,
             Rule rule,
@@ -164,7 +165,7 @@ public final class PagedAttention {
      */
     private record Context(Tile tile, int firstBlock, int tokens) {
         int block(int token) {
-            return tile.blocks[firstBlock + token / KvStore.BLOCK_TOKENS];
+            return tile.blocks.block(firstBlock + token / KvStore.BLOCK_TOKENS);
         }
 
         KvStore store() {

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cpu.simd.Unpack;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.util.Arrays;
@@ -70,6 +71,7 @@ class PagedAttentionTest {
                     store.append(1, blocks[token / 16], token % 16, head, keys[head][token], 0, values[head][token], 0);
                 }
             }
+            KvView held = new KvView(read / 16, Arrays.copyOfRange(blocks, read / 16, blockCount));
             int first = context - tokens;
             int row = kvHeads * group * headDim;
             float[] queries = new float[tokens * row];
@@ -82,7 +84,7 @@ class PagedAttentionTest {
             int offset = kvHead * group * headDim;
             PagedAttention.tile(
                     new PagedAttention.Tile(
-                            store, 1, kvHead, blocks, first, tokens, rule, queries, offset, row, out, offset, row),
+                            store, 1, kvHead, held, first, tokens, rule, queries, offset, row, out, offset, row),
                     scratch);
             for (int token = 0; token < tokens; token++) {
                 int limit = first + token + 1;
@@ -101,7 +103,7 @@ class PagedAttentionTest {
                 int from = token * row + offset;
                 PagedAttention.tile(
                         new PagedAttention.Tile(
-                                store, 1, kvHead, blocks, first + token, 1, rule, queries, from, row, alone, from, row),
+                                store, 1, kvHead, held, first + token, 1, rule, queries, from, row, alone, from, row),
                         scratch);
                 assertThat(Arrays.copyOfRange(alone, from, from + group * headDim))
                         .as("a token alone gives the same bits as in its tile")
@@ -131,7 +133,7 @@ class PagedAttentionTest {
                         store.append(0, token / 16, token % 16, 0, inKey ? other : ones, 0, inKey ? ones : other, 0);
                     }
                     float[] out = new float[64];
-                    int[] blocks = {0, 1};
+                    KvView blocks = KvView.of(0, 1);
                     PagedAttention.Rule rule = new PagedAttention.Rule(1, 0, 0.125);
                     PagedAttention.tile(
                             new PagedAttention.Tile(store, 0, 0, blocks, 19, 1, rule, ones, 0, 64, out, 0, 64),

@@ -10,6 +10,7 @@ import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cpu.topology.ThreadAffinity;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.config.SlidingWindow;
@@ -372,14 +373,14 @@ public final class HostAttentionWorkers implements AutoCloseable {
         PagedDecodeAttention single = attention.single();
         BlockFormat format = single.format();
         int first = sameLayer ? context.subtasks.first : 0;
-        int[] table = hostToken.admission.blocks();
+        KvView table = hostToken.admission.kv();
         int count = (hostToken.context() - 1) / BlockFormat.TOKENS + 1;
         if (context.blocks.length < count) {
             context.blocks = new long[2 * count];
         }
         int visible = visible(hostToken, layer);
         for (int i = visible / BlockFormat.TOKENS; i < count; i++) {
-            context.blocks[i] = blocks.address(layer, table[i]) + first * format.blockBytes();
+            context.blocks[i] = blocks.address(layer, table.block(i)) + first * format.blockBytes();
         }
         int index = hostToken.index;
         int headBytes = format.headDim() * format.type().bytes();
@@ -428,7 +429,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
             return 0;
         }
         int layer = HostAttentionQueues.layer(task);
-        return blocks.address(layer, hostToken.admission.blocks()[visible(hostToken, layer) / BlockFormat.TOKENS]);
+        return blocks.address(layer, hostToken.admission.kv().block(visible(hostToken, layer) / BlockFormat.TOKENS));
     }
 
     /** Waits until running tasks end, but not for stalled ones: see {@link #ended}. */

@@ -13,6 +13,7 @@ import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.weights.HalfFloats;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.model.config.DataType;
@@ -226,7 +227,7 @@ public final class KvPools implements AutoCloseable {
     }
 
     /** Places an offloaded prefill in the staging; returns the numbers for its block table, beyond those of blocks. */
-    public int[] stage(Chunk chunk) {
+    public KvView stage(Chunk chunk) {
         return prefillOffload.stage(chunk, gpuBlocks);
     }
 

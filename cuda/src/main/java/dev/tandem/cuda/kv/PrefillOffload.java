@@ -9,6 +9,7 @@ import dev.tandem.cuda.hostattention.HostFormat;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.kv.PrefillStaging;
 import dev.tandem.engine.step.Chunk;
 import java.lang.foreign.MemorySegment;
@@ -101,12 +102,14 @@ public final class PrefillOffload implements AutoCloseable {
 
     /**
      * Places a chunk in the staging; returns the numbers for its block table: those of its layer blocks in the first
-     * area, and {@code from} more.
+     * area, and {@code from} more. What lies behind the chunk's window is not staged.
      *
      * @throws ExecutorException when the step has not borrowed enough
      */
-    int[] stage(Chunk chunk, int from) {
-        int context = chunk.start() + chunk.rows();
+    KvView stage(Chunk chunk, int from) {
+        int behind = chunk.kv().first() * HostFormat.BLOCK_TOKENS;
+        int start = chunk.start() - behind;
+        int context = start + chunk.rows();
         int[] numbers = new int[(context - 1) / ModelShape.BLOCK_TOKENS + 1];
         if (staging.layerBlocks(staged + numbers.length) > borrowed.length) {
             throw new ExecutorException("the step offloads prompts of " + (staged + numbers.length)
@@ -116,13 +119,13 @@ public final class PrefillOffload implements AutoCloseable {
         for (int i = 0; i < numbers.length; i++) {
             numbers[i] = layerBlock(staged + i);
         }
-        leaving.add(chunk.blocks(), numbers, chunk.start(), context);
-        returning.add(chunk.blocks(), numbers, 0, chunk.start());
+        leaving.add(chunk.kv().blocks(), numbers, start, context);
+        returning.add(chunk.kv().blocks(), numbers, 0, start);
         for (int i = 0; i < numbers.length; i++) {
             numbers[i] += from;
         }
         staged += numbers.length;
-        return numbers;
+        return new KvView(behind / ModelShape.BLOCK_TOKENS, numbers);
     }
 
     /** The layer block of a staged block in the first area; the next one is its layer block in the second. */

@@ -15,6 +15,7 @@ import dev.tandem.cuda.hostattention.HostToken;
 import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.sampling.SamplingInputs;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.sampling.Adjustments;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.model.config.SlidingWindow;
@@ -190,6 +191,16 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     /** Samples a row; {@code index} is its place among the sampled rows. */
     public void sample(int index, int row) {
         set(samplesAt + index, row);
+    }
+
+    /**
+     * Appends a block table without the blocks behind the window; returns where the sequence's first block would be.
+     * That may lie before all tables: kernels add the index of a block, and read none before the window's.
+     *
+     * @param count blocks of the sequence, those behind the window included
+     */
+    public int table(KvView kv, int count) {
+        return table(kv.blocks(), count - kv.first()) - kv.first();
     }
 
     /** Appends a block table; returns where it starts. */

@@ -5,6 +5,7 @@ import dev.tandem.cuda.hostattention.HostToken;
 import dev.tandem.cuda.hostattention.HostTokenTracker.Resumed;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.kv.KvPools;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.step.Admission;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
@@ -82,7 +83,7 @@ public final class StepLayout {
                         chunk.sequence(),
                         chunk.start(),
                         chunk.tokens()[0],
-                        chunk.blocks(),
+                        chunk.kv(),
                         chunk.sampler().orElseThrow());
                 inputs.hostToken(
                         row++,
@@ -94,11 +95,11 @@ public final class StepLayout {
             }
             int length = chunk.start() + count;
             boolean offloadsPrefill = chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD;
-            int[] blocks = offloadsPrefill ? pools.stage(chunk) : chunk.blocks();
+            KvView blocks = offloadsPrefill ? pools.stage(chunk) : chunk.kv();
             int table = inputs.table(blocks, (length - 1) / ModelShape.BLOCK_TOKENS + 1);
             for (int i = 0; i < count; i++) {
                 int position = chunk.start() + i;
-                int block = blocks[position / ModelShape.BLOCK_TOKENS];
+                int block = blocks.block(position / ModelShape.BLOCK_TOKENS);
                 inputs.row(
                         row + i,
                         tokens.of(chunk.sequence(), chunk.tokens()[i]),

@@ -1,6 +1,10 @@
 package dev.tandem.engine.executor;
 
+import dev.tandem.engine.kv.AttentionSpan;
+import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.KvWindow;
 import dev.tandem.engine.kv.PrefillStaging;
+import java.util.List;
 
 /**
  * What an executor offers: the sizes of its model, of its KV pools and of its steps. Plans must respect them.
@@ -25,6 +29,7 @@ public final class ExecutorLimits {
     private final int piggybackedTokens;
     private final long maxSharedBlocks;
     private final boolean scoresPrompts;
+    private final List<Integer> windows;
 
     private ExecutorLimits(Builder builder) {
         requirePositive("vocabulary", builder.vocabulary);
@@ -48,6 +53,7 @@ public final class ExecutorLimits {
         piggybackedTokens = builder.piggybackedTokens;
         maxSharedBlocks = builder.maxSharedBlocks;
         scoresPrompts = builder.scoresPrompts;
+        windows = builder.windows;
     }
 
     private static void requirePositive(String name, int value) {
@@ -152,6 +158,34 @@ public final class ExecutorLimits {
         return scoresPrompts;
     }
 
+    /**
+     * Which part of its KV a sequence holds. Blocks behind a window are freed when all layers have the same: blocks
+     * have the KV of all layers.
+     */
+    public KvWindow window() {
+        int first = windows.isEmpty() ? 0 : windows.getFirst();
+        return first > 0 && windows.stream().allMatch(window -> window == first)
+                ? new KvWindow(first, hostBlockTokens, maxBatchTokens)
+                : KvWindow.NONE;
+    }
+
+    /** How many tokens attention reads. */
+    public AttentionSpan span() {
+        return new AttentionSpan(windows);
+    }
+
+    /** Max blocks that a sequence of {@code length} tokens holds in the tier at a time. */
+    public int maxHeld(KvTier tier, int length) {
+        int each = tier == KvTier.GPU ? blockTokens : hostBlockTokens;
+        return Math.ceilDiv(Math.min(length, window().maxHeld()), each);
+    }
+
+    /** Max tokens of a sequence, up to {@code allowed}, whose KV fits the GPU's blocks. */
+    public int fittingContext(int allowed) {
+        boolean anyFits = maxHeld(KvTier.GPU, Integer.MAX_VALUE) <= gpuBlocks;
+        return anyFits ? allowed : (int) Math.min(allowed, (long) gpuBlocks * blockTokens);
+    }
+
     /** A builder of limits without a host tier; vocabulary, context, block size and batch size must be set. */
     public static Builder builder() {
         return new Builder();
@@ -176,6 +210,7 @@ public final class ExecutorLimits {
         private int piggybackedTokens;
         private long maxSharedBlocks = Long.MAX_VALUE;
         private boolean scoresPrompts;
+        private List<Integer> windows = List.of();
 
         private Builder() {}
 
@@ -268,6 +303,12 @@ public final class ExecutorLimits {
         /** Sets {@link ExecutorLimits#maxSharedBlocks}; unlimited without it. */
         public Builder maxSharedBlocks(long value) {
             maxSharedBlocks = value;
+            return this;
+        }
+
+        /** Sets the sliding window of each layer, 0 for none; empty, or without it, no layer has one. */
+        public Builder windows(List<Integer> value) {
+            windows = List.copyOf(value);
             return this;
         }
 

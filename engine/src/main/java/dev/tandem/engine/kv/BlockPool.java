@@ -30,6 +30,8 @@ public final class BlockPool {
     private static final int QUARANTINED = -1;
 
     private final KvTier tier;
+    /** Whether sequences give up their first blocks, behind a sliding window, before the later ones. */
+    private final boolean slides;
     /** [blocks] sequences that list the block, or {@link #QUARANTINED}. */
     private final int[] references;
     /** [blocks] XOR of the sequences' keys, each plus 1: with one reference, it names the sequence. */
@@ -55,14 +57,16 @@ public final class BlockPool {
     /**
      * Creates a pool whose blocks are all free.
      *
+     * @param slides whether sequences give up their first blocks before the later ones
      * @param evicted drops the node of a block that is to be granted to another sequence
      */
-    BlockPool(KvTier tier, int blocks, Consumer<PrefixNode> evicted) {
+    BlockPool(KvTier tier, int blocks, boolean slides, Consumer<PrefixNode> evicted) {
         if (blocks < 0) {
             throw new IllegalArgumentException(
                     "the " + tier + " pool was to have " + blocks + " blocks; it must not be negative");
         }
         this.tier = tier;
+        this.slides = slides;
         this.evicted = evicted;
         this.references = new int[blocks];
         this.holders = new long[blocks];
@@ -283,7 +287,8 @@ public final class BlockPool {
             count++;
             PrefixNode node = nodes[block];
             require(references[block] == 0 && node != null, block, "is in the list of cached blocks");
-            require(node == null || node.firstChild == null || isDone(node, states), block, "precedes its child");
+            boolean last = slides || node == null || node.firstChild == null || isDone(node, states);
+            require(last, block, "precedes its child");
         }
         if (count != cached) {
             throw new IllegalStateException(tier + " pool: " + count + " blocks are listed as cached, not " + cached);

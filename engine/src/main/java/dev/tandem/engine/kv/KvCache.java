@@ -1,5 +1,6 @@
 package dev.tandem.engine.kv;
 
+import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -22,6 +23,8 @@ public final class KvCache implements KvCapacity {
     private final int gpuBlockTokens;
     private final int hostBlockTokens;
     private final PrefillStaging staging;
+    private final KvWindow window;
+    private final AttentionSpan span;
     private final BlockPool gpu;
     private final BlockPool host;
     private final PrefixHashes hashes;
@@ -52,16 +55,7 @@ public final class KvCache implements KvCapacity {
         this(blockTokens, blockTokens, gpuBlocks, hostBlocks, PrefillStaging.NONE, PrefixCacheOptions.OFF, 0);
     }
 
-    /**
-     * Creates a cache whose blocks are all free.
-     *
-     * @param gpuBlockTokens tokens per GPU block
-     * @param hostBlockTokens tokens per host block
-     * @param staging how many GPU blocks a step borrows to offload prefills
-     * @param options whether and how KV is shared
-     * @param maxShared max references to GPU blocks beyond the first of each
-     * @throws IllegalArgumentException when KV is shared and a host block does not hold a whole number of GPU blocks
-     */
+    /** Creates a cache for a model whose layers attend to all tokens. */
     public KvCache(
             int gpuBlockTokens,
             int hostBlockTokens,
@@ -70,11 +64,54 @@ public final class KvCache implements KvCapacity {
             PrefillStaging staging,
             PrefixCacheOptions options,
             long maxShared) {
+        this(
+                gpuBlockTokens,
+                hostBlockTokens,
+                gpuBlocks,
+                hostBlocks,
+                staging,
+                options,
+                maxShared,
+                KvWindow.NONE,
+                AttentionSpan.WHOLE);
+    }
+
+    /**
+     * Creates a cache whose blocks are all free.
+     *
+     * @param gpuBlockTokens tokens per GPU block
+     * @param hostBlockTokens tokens per host block
+     * @param staging how many GPU blocks a step borrows to offload prefills
+     * @param options whether and how KV is shared
+     * @param maxShared max references to GPU blocks beyond the first of each
+     * @param window which part of its KV a sequence holds
+     * @param span how many tokens attention reads
+     * @throws IllegalArgumentException when KV is shared and a host block does not hold a whole number of GPU blocks,
+     *     or the window does not free whole blocks
+     */
+    public KvCache(
+            int gpuBlockTokens,
+            int hostBlockTokens,
+            int gpuBlocks,
+            int hostBlocks,
+            PrefillStaging staging,
+            PrefixCacheOptions options,
+            long maxShared,
+            KvWindow window,
+            AttentionSpan span) {
         if (options.enabled() && hostBlockTokens % gpuBlockTokens != 0) {
             throw new IllegalArgumentException(
                     "host blocks have " + hostBlockTokens + " tokens, which is no multiple of" + " the "
                             + gpuBlockTokens + " tokens of GPU blocks; change the sizes or turn the prefix cache off");
         }
+        if (window.slides() && (window.unit() % gpuBlockTokens != 0 || window.unit() % hostBlockTokens != 0)) {
+            throw new IllegalArgumentException("KV behind a window is freed " + window.unit()
+                    + " tokens at a time, which is no multiple of the " + gpuBlockTokens
+                    + " tokens of GPU blocks and the "
+                    + hostBlockTokens + " tokens of host blocks; change the sizes");
+        }
+        this.window = window;
+        this.span = span;
         this.gpuBlockTokens = gpuBlockTokens;
         this.hostBlockTokens = hostBlockTokens;
         this.staging = staging;
@@ -86,8 +123,8 @@ public final class KvCache implements KvCapacity {
                 options.enabled() ? new PrefixTree(gpuBlockTokens, gpuBlocks, mask, hashes, log(KvTier.GPU)) : null;
         this.hostPrefixes =
                 options.enabled() ? new PrefixTree(hostBlockTokens, hostBlocks, mask, hashes, log(KvTier.HOST)) : null;
-        this.gpu = new BlockPool(KvTier.GPU, gpuBlocks, this::evictFromGpu);
-        this.host = new BlockPool(KvTier.HOST, hostBlocks, node -> drop(KvTier.HOST, node));
+        this.gpu = new BlockPool(KvTier.GPU, gpuBlocks, window.slides(), this::evictFromGpu);
+        this.host = new BlockPool(KvTier.HOST, hostBlocks, window.slides(), node -> drop(KvTier.HOST, node));
         this.demotion = new PrefixDemotion(gpu, host, hostBlockTokens / gpuBlockTokens);
     }
 
@@ -142,6 +179,31 @@ public final class KvCache implements KvCapacity {
     }
 
     @Override
+    public KvWindow window() {
+        return window;
+    }
+
+    @Override
+    public AttentionSpan span() {
+        return span;
+    }
+
+    @Override
+    public int held(KvTier tier, int computed, int length) {
+        return blocksFor(tier, window.end(computed, length)) - firstHeld(tier, computed);
+    }
+
+    @Override
+    public int maxHeld(KvTier tier, int length) {
+        return blocksFor(tier, Math.min(length, window.maxHeld()));
+    }
+
+    @Override
+    public int firstHeld(KvTier tier, int computed) {
+        return window.start(computed) / blockTokens(tier);
+    }
+
+    @Override
     public PrefillStaging staging() {
         return staging;
     }
@@ -162,8 +224,8 @@ public final class KvCache implements KvCapacity {
 
     @Override
     public int missing(Sequence sequence, int tokens) {
-        return Math.max(
-                0, blocksFor(sequence.table().tier(), tokens) - sequence.table().count());
+        BlockTable table = sequence.table();
+        return Math.max(0, blocksFor(table.tier(), window.end(sequence.computed(), tokens)) - table.end());
     }
 
     @Override
@@ -249,7 +311,7 @@ public final class KvCache implements KvCapacity {
      * caller then calls {@link #start} or {@link #move}.
      */
     public void claim(Sequence sequence, PrefixUse use) {
-        for (int i = 0; i < use.shared(); i++) {
+        for (int i = use.first(); i < use.shared(); i++) {
             pool(use.tier()).share(use.found()[i], sequence.key());
         }
         if (use.copies()) {
@@ -270,7 +332,7 @@ public final class KvCache implements KvCapacity {
     public void start(Sequence sequence, PrefixUse use) {
         BlockTable table = sequence.table();
         table.tier(use.tier());
-        list(sequence, use);
+        list(sequence, use, use.tokens());
         if (sequence.startAt(use.tokens()) && table.registers()) {
             count(sequence, use);
         }
@@ -294,9 +356,10 @@ public final class KvCache implements KvCapacity {
     }
 
     /** Lists the shared blocks of a use in the sequence's table, which is empty. */
-    private void list(Sequence sequence, PrefixUse use) {
+    private void list(Sequence sequence, PrefixUse use, int computed) {
         BlockTable table = sequence.table();
-        for (int i = 0; i < use.shared(); i++) {
+        table.first(firstHeld(use.tier(), computed));
+        for (int i = use.first(); i < use.shared(); i++) {
             table.add(use.found()[i]);
         }
         PrefixNode node = use.shared() == 0 ? null : table.found(use.tier()).node;
@@ -318,7 +381,7 @@ public final class KvCache implements KvCapacity {
         if (!grow(sequence, use.tokens())) {
             return Optional.empty();
         }
-        int[] to = Arrays.copyOfRange(table.toArray(), use.shared(), blocksFor(use.tier(), use.tokens()));
+        int[] to = Arrays.copyOfRange(table.view().blocks(), use.shared(), blocksFor(use.tier(), use.tokens()));
         int tokens = use.tokens() - use.shared() * blockTokens(use.tier());
         return Optional.of(new Swap(sequence.key(), use.tier().other(), use.copied(), use.tier(), to, tokens));
     }
@@ -331,7 +394,10 @@ public final class KvCache implements KvCapacity {
      * @return the copies; empty when there is nothing to do
      */
     public List<Swap> demote(int maxBlocks) {
-        return hostPrefixes == null ? List.of() : demotion.demote(hostPrefixes, maxBlocks);
+        if (hostPrefixes == null || window.slides()) { // with windows no prefix is copied back
+            return List.of();
+        }
+        return demotion.demote(hostPrefixes, maxBlocks);
     }
 
     /**
@@ -348,8 +414,9 @@ public final class KvCache implements KvCapacity {
             return;
         }
         PrefixNode last = table.node();
-        if (last != null && !last.attached) {
-            stopRegistering(sequence); // its prefix was dropped, because it is wrong
+        boolean dropped = last != null && !last.attached; // it is wrong, or its first block was granted to another
+        if (dropped || depth(last) < table.first()) { // or the window has passed a block that was not registered
+            stopRegistering(sequence);
             return;
         }
         int full = Math.min(tokens, sequence.known()) / blockTokens(table.tier());
@@ -483,10 +550,33 @@ public final class KvCache implements KvCapacity {
     public void release(Sequence sequence) {
         BlockTable table = sequence.table();
         BlockPool pool = pool(table.tier());
-        for (int i = table.count() - 1; i >= 0; i--) {
+        for (int i = table.end() - 1; i >= table.first(); i--) {
             pool.give(table.block(i), sequence.key());
         }
         clear(sequence);
+    }
+
+    /**
+     * Frees the blocks behind the window of the sequence's next token. Each of them that is registered stays in the
+     * prefix cache. A prompt that does not hold blocks for all of its tokens yet gets as many at its end.
+     *
+     * <p>Steps that were submitted before may still read the blocks, and later ones write them after them.
+     */
+    public void slide(Sequence sequence) {
+        BlockTable table = sequence.table();
+        int next = firstHeld(table.tier(), sequence.computed());
+        if (table.count() == 0 || next <= table.first()) {
+            return;
+        }
+        BlockPool pool = pool(table.tier());
+        for (int i = next - 1; i >= table.first(); i--) {
+            pool.give(table.block(i), sequence.key());
+        }
+        table.removeBefore(next);
+        // others may hold some of the blocks still, so there may be too few; planning sees what is missing
+        for (int i = Math.min(missing(sequence, sequence.length()), pool.free()); i > 0; i--) {
+            table.add(pool.take(sequence.key()));
+        }
     }
 
     /**
@@ -495,7 +585,7 @@ public final class KvCache implements KvCapacity {
      */
     public void quarantine(Sequence sequence) {
         BlockTable table = sequence.table();
-        for (int i = table.count() - 1; i >= 0; i--) {
+        for (int i = table.end() - 1; i >= table.first(); i--) {
             pool(table.tier()).quarantine(table.block(i), sequence.key());
         }
         clear(sequence);
@@ -517,20 +607,24 @@ public final class KvCache implements KvCapacity {
         KvTier from = table.tier();
         KvTier to = use.tier();
         int needed = blocksFor(to, sequence.computed());
-        if (from == to || needed - use.shared() > pool(to).free()) {
+        int kept = Math.max(use.shared(), firstHeld(to, sequence.computed()));
+        if (from == to || needed - kept > pool(to).free()) {
             return Optional.empty();
         }
-        int kept = use.shared() * blockTokens(to);
-        int[] source =
-                Arrays.copyOfRange(table.toArray(), kept / blockTokens(from), blocksFor(from, sequence.computed()));
+        int keptTokens = kept * blockTokens(to);
+        int[] source = Arrays.copyOfRange(
+                table.view().blocks(),
+                keptTokens / blockTokens(from) - table.first(),
+                blocksFor(from, sequence.computed()) - table.first());
         release(sequence);
         table.tier(to);
-        list(sequence, use);
-        for (int i = use.shared(); i < needed; i++) {
-            table.add(pool(to).take(sequence.key()));
+        list(sequence, use, sequence.computed());
+        int[] target = new int[needed - kept];
+        for (int i = 0; i < target.length; i++) {
+            target[i] = pool(to).take(sequence.key());
+            table.add(target[i]);
         }
-        int[] target = Arrays.copyOfRange(table.toArray(), use.shared(), needed);
-        return Optional.of(new Swap(sequence.key(), from, source, to, target, sequence.computed() - kept));
+        return Optional.of(new Swap(sequence.key(), from, source, to, target, sequence.computed() - keptTokens));
     }
 
     /**
@@ -546,7 +640,7 @@ public final class KvCache implements KvCapacity {
             long[] holders = new long[pool.size()];
             for (Sequence sequence : live) {
                 BlockTable table = sequence.table();
-                for (int i = 0; table.tier() == tier && i < table.count(); i++) {
+                for (int i = table.first(); table.tier() == tier && i < table.end(); i++) {
                     references[table.block(i)]++;
                     holders[table.block(i)] ^= sequence.key() + 1;
                 }
@@ -563,14 +657,19 @@ public final class KvCache implements KvCapacity {
 
     private void checkTable(Sequence sequence) {
         BlockTable table = sequence.table();
-        if (table.count() < blocksFor(table.tier(), sequence.computed())) {
+        if (table.end() < blocksFor(table.tier(), sequence.computed())) {
             throw new IllegalStateException(sequence + " has " + table.count() + " blocks, too few for its KV");
         }
         if (table.count() == 0) {
             return;
         }
+        int first = firstHeld(table.tier(), sequence.computed());
+        if (table.first() != first && sequence.state() != RequestState.IN_FLIGHT) {
+            throw new IllegalStateException(sequence + " holds blocks from " + table.first() + " on, and its window"
+                    + " begins in block " + first);
+        }
         int written = sequence.computed() / blockTokens(table.tier());
-        for (int i = written; i < table.count(); i++) {
+        for (int i = written; i < table.end(); i++) {
             int block = table.block(i);
             BlockPool pool = pool(table.tier());
             if (pool.references(block) != 1 || pool.node(block) != null) {
@@ -590,11 +689,12 @@ public final class KvCache implements KvCapacity {
         for (PrefixNode at = node; at != null; at = at.previous()) {
             int from = (at.depth - 1) * each;
             boolean wrongRoot = at.depth == 1 && at.parent != prefixes.root(salt);
-            if (table.block(at.depth - 1) != at.block
+            boolean held = at.depth > table.first();
+            if (held && table.block(at.depth - 1) != at.block
                     || wrongRoot
                     || !Arrays.equals(at.tokens, sequence.tokens(from, each))) {
-                throw new IllegalStateException(sequence + " has block " + table.block(at.depth - 1) + " at " + from
-                        + ", which is not the block of its prefix and salt");
+                throw new IllegalStateException(sequence + " has at " + from + " another block than " + at.block
+                        + ", the one of its prefix and salt");
             }
         }
     }

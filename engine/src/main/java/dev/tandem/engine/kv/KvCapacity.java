@@ -14,10 +14,25 @@ public interface KvCapacity {
     /** Blocks that hold {@code tokens} tokens in the tier. */
     int blocksFor(KvTier tier, int tokens);
 
+    /** Which part of its KV a sequence holds. */
+    KvWindow window();
+
+    /** How many tokens attention reads. */
+    AttentionSpan span();
+
+    /** Blocks that a sequence holds in the tier for its next step, with {@code computed} of its tokens computed. */
+    int held(KvTier tier, int computed, int length);
+
+    /** Max blocks that a sequence of {@code length} tokens holds in the tier at a time. */
+    int maxHeld(KvTier tier, int length);
+
+    /** Index of the first block that a sequence holds in the tier. */
+    int firstHeld(KvTier tier, int computed);
+
     /** How many GPU blocks a step borrows to offload prefills. */
     PrefillStaging staging();
 
-    /** Blocks that the sequence lacks to hold {@code tokens} tokens in the tier where it is. */
+    /** Blocks that the sequence lacks in the tier where it is, for its next step with {@code tokens} tokens in all. */
     int missing(Sequence sequence, int tokens);
 
     /** Whether sequences with equal prefixes share KV. */

@@ -5,6 +5,7 @@ import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.kv.KvEventSink;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.EngineStats;
 import dev.tandem.engine.observe.RequestSnapshot;
@@ -107,7 +108,7 @@ public final class Engine implements AutoCloseable {
     }
 
     private static void checkPools(EngineConfig config, ExecutorLimits limits) {
-        int needed = (config.contextTokens() + limits.blockTokens() - 1) / limits.blockTokens();
+        int needed = limits.maxHeld(KvTier.GPU, config.contextTokens());
         if (needed > limits.gpuBlocks()) {
             throw new ConfigurationException("a sequence of " + config.contextTokens() + " tokens needs " + needed
                     + " KV blocks of " + limits.blockTokens() + " tokens but the GPU pool has " + limits.gpuBlocks()

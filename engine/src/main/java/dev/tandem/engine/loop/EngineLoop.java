@@ -91,7 +91,9 @@ public final class EngineLoop {
                 limits.hostBlocks(),
                 limits.staging(),
                 config.prefixCache().withEvents(kvEvents != KvEventSink.NONE),
-                limits.maxSharedBlocks());
+                limits.maxSharedBlocks(),
+                limits.window().withMaxChunk(config.budget().maxBatchTokens()),
+                limits.span());
         this.state = new SchedulerState(kv, scheduler.copies());
         this.committer = new PlanCommitter(state);
         this.pipeline = new StepPipeline(executor, clock, state, committer);

@@ -247,7 +247,7 @@ final class LiveRequests implements OutputProcessor.RequestEnds {
         Sequence first = state.live().stream().min(WaitingQueue.ORDER).orElseThrow();
         BlockPool gpu = state.kv().pool(KvTier.GPU);
         String message = "the request of " + first.length() + " tokens cannot be scheduled: it needs "
-                + state.kv().blocksFor(KvTier.GPU, first.length()) + " KV blocks, and of the GPU pool's "
+                + state.kv().maxHeld(KvTier.GPU, first.length()) + " KV blocks, and of the GPU pool's "
                 + gpu.size() + " blocks " + gpu.free() + " are free; send a shorter one, or restart the server";
         LOG.log(Level.ERROR, "{0} consecutive plans were empty; request {1} ends: {2}", emptyPlans, first, message);
         fail(first, message);

@@ -34,6 +34,8 @@ import org.jspecify.annotations.Nullable;
  * <tr><th>steps outstanding with it</th><td>none after it</td><td>one after it</td></tr>
  * <tr><th>blocks it touches</th><td>both tiers</td><td>GPU blocks only</td></tr>
  * <tr><th>its tokens count as computed</th><td>from its result on</td><td>from its submit on</td></tr>
+ * <tr><th>blocks behind the windows of its tokens</th><td>are free from its result on</td>
+ *     <td>are free from its submit on: a later step writes them after this one has run</td></tr>
  * <tr><th>the token it samples</th><td>is appended at its result</td>
  *     <td>is a placeholder from its submit to its result</td></tr>
  * <tr><th>a sequence that reaches its limit</th><td>ends at the result</td>
@@ -127,6 +129,7 @@ final class StepPipeline {
         boolean async = executor.allowsAsyncScheduling();
         if (async) {
             countComputed(plan);
+            slide(plan);
             addPlaceholders(plan);
         }
         exposed = !async;
@@ -165,7 +168,26 @@ final class StepPipeline {
         }
     }
 
-    /** Lets later sequences hit the KV that a step has computed or moved, but for sequences that it has lost. */
+    /** Frees what lies behind the windows of a plan's sequences. */
+    private void slide(StepPlan plan) {
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                slide(chunk.sequence());
+            }
+        }
+    }
+
+    private void slide(long key) {
+        Sequence sequence = live.get(key);
+        if (sequence != null && !(sequence.state() instanceof RequestState.Finished)) {
+            committer.slide(sequence);
+        }
+    }
+
+    /**
+     * Lets later sequences hit the KV that a step has computed or moved, but for sequences that it has lost, and then
+     * frees what lies behind their windows.
+     */
     void register(StepPlan plan, StepResult result) {
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
@@ -179,6 +201,8 @@ final class StepPipeline {
                 || !plan.resume().isEmpty()) {
             result.sampled().stream().filter(StepResult.Sampled::fromHost).forEach(s -> registerComputed(s.sequence()));
         }
+        slide(plan);
+        result.sampled().stream().filter(StepResult.Sampled::fromHost).forEach(s -> slide(s.sequence()));
     }
 
     private void registerComputed(long key) {

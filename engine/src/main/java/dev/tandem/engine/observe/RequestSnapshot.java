@@ -107,7 +107,7 @@ public record RequestSnapshot(long nanos, int live, List<Entry> requests) {
                 break;
             }
             boolean started = sequence.tiers().preemptions() > 0;
-            int needed = state.kv().blocksFor(KvTier.GPU, sequence.length());
+            int needed = state.kv().maxHeld(KvTier.GPU, sequence.length());
             entries.add(Entry.of(sequence, started ? Standing.DROPPED : Standing.WAITING, needed, now));
         }
         return new RequestSnapshot(now, live, List.copyOf(entries));

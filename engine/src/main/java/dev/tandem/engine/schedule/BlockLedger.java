@@ -3,6 +3,7 @@ package dev.tandem.engine.schedule;
 import dev.tandem.engine.kv.BlockTable;
 import dev.tandem.engine.kv.KvCapacity;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.KvWindow;
 import dev.tandem.engine.kv.PrefixUse;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
@@ -123,14 +124,14 @@ final class BlockLedger {
         }
         if (!moved.isEmpty() && moved.contains(sequence)) {
             KvTier tier = ins.contains(sequence) ? KvTier.GPU : KvTier.HOST;
-            return kv.blocksFor(tier, sequence.length()) - kv.blocksFor(tier, sequence.computed());
+            int computed = sequence.computed();
+            return kv.held(tier, computed, sequence.length()) - kv.held(tier, computed, computed);
         }
         return kv.missing(sequence, sequence.length());
     }
 
     boolean fitsHost(Sequence sequence) {
-        return kv.blocksFor(KvTier.HOST, sequence.limit())
-                <= kv.pool(KvTier.HOST).size();
+        return kv.maxHeld(KvTier.HOST, sequence.limit()) <= kv.pool(KvTier.HOST).size();
     }
 
     boolean hostHasRoomFor(Sequence sequence) {
@@ -150,7 +151,8 @@ final class BlockLedger {
         if (forecast.isEmpty()) {
             return true;
         }
-        int tokens = own(candidate, tier, referenced(use(candidate, tier)));
+        PrefixUse use = use(candidate, tier);
+        int tokens = own(candidate, use.tokens(), tier, use.first() + referenced(use));
         return tier == KvTier.HOST
                 ? kv.blocksFor(tier, forecast.maxWith(candidate, tokens)) <= freeHost
                 : kv.blocksFor(tier, forecast.maxWith(candidate, tokens, LOOK_AHEAD * tokens)) <= freeGpu;
@@ -162,22 +164,23 @@ final class BlockLedger {
      */
     long maxHostContext(Sequence candidate) {
         KvDemandForecast forecast = hostContexts();
-        return forecast.held() + forecast.maxWith(candidate, candidate.length());
+        return forecast.held() + forecast.maxWith(candidate, kv.span().tokens(candidate.length()));
     }
 
     private KvDemandForecast hostContexts() {
-        if (!kv.cachesPrefixes()) {
-            return forecast(KvTier.HOST); // without shared blocks they are the same
+        if (!kv.cachesPrefixes() && kv.span().isWhole()) {
+            return forecast(KvTier.HOST); // without shared blocks and windows they are the same
         }
         if (hostContexts == null) {
-            KvDemandForecast contexts = new KvDemandForecast(state.outputs());
+            KvDemandForecast contexts =
+                    new KvDemandForecast(state.outputs(), kv.span().maxTokens());
             for (Sequence sequence : state.host()) {
                 if (!moved.contains(sequence) && !drops.contains(sequence)) {
-                    contexts.add(sequence, sequence.length());
+                    contexts.add(sequence, kv.span().tokens(sequence.length()));
                 }
             }
             for (Collection<Sequence> others : List.of(state.inFlight(), outs, hostStarts)) {
-                others.forEach(sequence -> contexts.add(sequence, sequence.length()));
+                others.forEach(sequence -> contexts.add(sequence, kv.span().tokens(sequence.length())));
             }
             hostContexts = contexts;
         }
@@ -194,8 +197,7 @@ final class BlockLedger {
         if (hostForecast == null) {
             hostForecast = forecastOf(KvTier.HOST, state.host(), outs, hostStarts);
             for (Sequence sequence : state.inFlight()) {
-                hostForecast.add(
-                        sequence, own(sequence, KvTier.HOST, sequence.table().hits()));
+                hostForecast.add(sequence, own(sequence, KvTier.HOST));
             }
         }
         return hostForecast;
@@ -204,25 +206,38 @@ final class BlockLedger {
     /** Of the sequences that hold blocks in a tier once the draft is carried out. */
     private KvDemandForecast forecastOf(
             KvTier tier, Iterable<Sequence> holders, List<Sequence> arrivals, List<Sequence> starts) {
-        KvDemandForecast forecast = new KvDemandForecast(state.outputs());
+        KvDemandForecast forecast =
+                new KvDemandForecast(state.outputs(), kv.window().maxDecoding());
         for (Sequence holder : holders) {
             if (!moved.contains(holder) && !drops.contains(holder)) {
-                forecast.add(holder, own(holder, tier, holder.table().hits()));
+                forecast.add(holder, own(holder, tier));
             }
         }
-        arrivals.forEach(arrival -> forecast.add(arrival, own(arrival, tier, sharedBlocks(arrival))));
-        starts.forEach(start -> forecast.add(start, own(start, tier, sharedBlocks(start))));
+        for (Sequence arrival : arrivals) {
+            PrefixUse use = usedBy(arrival, tier);
+            forecast.add(arrival, own(arrival, arrival.computed(), tier, use.shared()));
+        }
+        for (Sequence start : starts) {
+            PrefixUse use = usedBy(start, tier);
+            forecast.add(start, own(start, use.tokens(), tier, use.shared()));
+        }
         return forecast;
     }
 
-    private int sharedBlocks(Sequence arrival) {
-        PrefixUse use = uses.get(arrival);
-        return use == null ? 0 : use.shared();
+    /** Tokens of a sequence that holds blocks in the tier, without those that it has hit. */
+    private int own(Sequence holder, KvTier tier) {
+        return own(holder, holder.computed(), tier, holder.table().hits());
     }
 
-    /** Tokens of a sequence whose first blocks are shared with others. */
-    private int own(Sequence sequence, KvTier tier, int sharedBlocks) {
-        return sequence.length() - sharedBlocks * kv.blockTokens(tier);
+    /**
+     * Tokens that a sequence holds and does not share with others.
+     *
+     * @param sharedBlocks its first blocks, which it shares; those behind its window are not held
+     */
+    private int own(Sequence sequence, int computed, KvTier tier, int sharedBlocks) {
+        KvWindow window = kv.window();
+        int first = Math.max(window.start(computed), sharedBlocks * kv.blockTokens(tier));
+        return window.end(computed, sequence.length()) - first;
     }
 
     /**
@@ -241,7 +256,8 @@ final class BlockLedger {
         int free = release(sequence);
         if (toHost && sequence.remaining() == 1 && hostHasRoomFor(sequence)) {
             PrefixUse use = use(sequence, KvTier.HOST);
-            freeHost -= kv.blocksFor(KvTier.HOST, sequence.computed()) - referenced(use);
+            int computed = sequence.computed();
+            freeHost -= kv.held(KvTier.HOST, computed, computed) - referenced(use);
             take(sequence, use);
             outs.add(sequence);
             moved.add(sequence);
@@ -267,8 +283,9 @@ final class BlockLedger {
         hostContexts = null;
         PrefixUse use = use(sequence, KvTier.GPU);
         int referenced = referenced(use);
-        freeGpu -= kv.blocksFor(KvTier.GPU, sequence.computed()) - referenced;
-        freeBeforeMoves -= use.shared() - referenced;
+        int computed = sequence.computed();
+        freeGpu -= kv.held(KvTier.GPU, computed, computed) - referenced;
+        freeBeforeMoves -= use.listed() - referenced;
         take(sequence, use);
         freeHost += freedBy(sequence);
         release(sequence);
@@ -283,17 +300,17 @@ final class BlockLedger {
         KvDemandForecast forecast = onGpu ? gpuForecast : hostForecast;
         PrefixUse use = use(sequence, tier);
         int referenced = referenced(use);
-        add(tier, referenced - kv.blocksFor(tier, sequence.length()));
+        add(tier, referenced - kv.held(tier, use.tokens(), sequence.length()));
         add(tier.other(), -pinned(use));
-        freeBeforeMoves -= onGpu ? use.shared() - referenced : pinned(use);
+        freeBeforeMoves -= onGpu ? use.listed() - referenced : pinned(use);
         take(sequence, use);
         (onGpu ? gpuStarts : hostStarts).add(sequence);
         gpuSequences += onGpu ? 1 : 0;
         if (forecast != null) {
-            forecast.add(sequence, own(sequence, tier, use.shared()));
+            forecast.add(sequence, own(sequence, use.tokens(), tier, use.shared()));
         }
         if (!onGpu && hostContexts != null) {
-            hostContexts.add(sequence, sequence.length());
+            hostContexts.add(sequence, kv.span().tokens(sequence.length()));
         }
     }
 
@@ -309,7 +326,7 @@ final class BlockLedger {
 
     /** Counts references to the shared blocks of a use, and to those that it copies until the plan is made. */
     private void addReferences(PrefixUse use, int each) {
-        for (int i = 0; i < use.shared(); i++) {
+        for (int i = use.first(); i < use.shared(); i++) {
             added(use.tier()).merge(use.found()[i], each, Integer::sum);
         }
         for (int i = 0; i < use.copyTo(); i++) {
@@ -347,7 +364,12 @@ final class BlockLedger {
         // a copy begins and ends with a host block
         int whole = tier == KvTier.GPU ? found.length / ratio * ratio : found.length;
         if (!starts) {
-            return PrefixUse.sharing(tier, found, whole, whole * each);
+            int first = kv.firstHeld(tier, sequence.computed());
+            return whole > first ? PrefixUse.sharing(tier, found, first, whole, whole * each) : PrefixUse.nothing(tier);
+        }
+        if (kv.window().slides()) {
+            int tokens = found.length * each;
+            return PrefixUse.sharing(tier, found, kv.firstHeld(tier, tokens), found.length, tokens);
         }
         // this draft's moves to the GPU free host blocks that they still read
         int[] other = tier == KvTier.GPU || ins.isEmpty() ? kv.hit(sequence, tier.other()) : NO_BLOCKS;
@@ -359,7 +381,7 @@ final class BlockLedger {
         if (tokens <= known || !state.copies().pays(tokens - from, known, tokens)) {
             return PrefixUse.sharing(tier, found, found.length, known);
         }
-        return new PrefixUse(tier, found, whole, other, from / otherEach, tokens / otherEach, tokens);
+        return PrefixUse.copying(tier, found, whole, other, from / otherEach, tokens / otherEach, tokens);
     }
 
     /** Tokens of a waiting sequence that need not be computed if it starts in the tier. */
@@ -369,7 +391,9 @@ final class BlockLedger {
 
     /** Free blocks of a tier that a sequence takes when it starts there or is moved there, for all of its tokens. */
     int missingIn(KvTier tier, Sequence sequence) {
-        return kv.blocksFor(tier, sequence.length()) - referenced(use(sequence, tier));
+        PrefixUse use = use(sequence, tier);
+        int computed = sequence.state() == RequestState.WAITING ? use.tokens() : sequence.computed();
+        return kv.held(tier, computed, sequence.length()) - referenced(use);
     }
 
     /** Whether {@code blocks} blocks can be borrowed if the sequence starts or moves to the GPU. */
@@ -378,7 +402,7 @@ final class BlockLedger {
             return true;
         }
         PrefixUse use = use(arriving, KvTier.GPU);
-        return blocks <= borrowable() - (use.shared() - referenced(use));
+        return blocks <= borrowable() - (use.listed() - referenced(use));
     }
 
     /** GPU blocks that the step may borrow if the sequence starts on the host: it may copy from others. */
@@ -389,11 +413,18 @@ final class BlockLedger {
     }
 
     /**
-     * Shared blocks of a use that other sequences refer to once the draft is carried out. A sequence that refers to a
-     * block refers to all blocks before it, so they are the first ones.
+     * Shared blocks of a use that other sequences refer to once the draft is carried out. Without windows, a sequence
+     * that refers to a block refers to all blocks before it, so they are the first ones.
      */
     private int referenced(PrefixUse use) {
-        return referenced(use.tier(), use.found(), use.shared());
+        if (!kv.window().slides()) {
+            return referenced(use.tier(), use.found(), use.shared());
+        }
+        int count = 0;
+        for (int i = use.first(); i < use.shared(); i++) {
+            count += references(use.tier(), use.found()[i]) > 0 ? 1 : 0;
+        }
+        return count;
     }
 
     /** Free blocks of the other tier that must not be granted before a use has copied from them. */
@@ -427,7 +458,7 @@ final class BlockLedger {
             return table.count();
         }
         int freed = 0;
-        for (int i = 0; i < table.count(); i++) {
+        for (int i = table.first(); i < table.end(); i++) {
             freed += references(table.tier(), table.block(i)) == 1 ? 1 : 0;
         }
         return freed;
@@ -440,7 +471,7 @@ final class BlockLedger {
             return table.count();
         }
         int own = 0;
-        for (int i = 0; i < table.count(); i++) {
+        for (int i = table.first(); i < table.end(); i++) {
             int block = table.block(i);
             added(table.tier()).merge(block, -1, Integer::sum);
             own += kv.pool(table.tier()).references(block) == 1 ? 1 : 0;
@@ -495,11 +526,11 @@ final class BlockLedger {
         hostStarts.remove(sequence);
         PrefixUse use = uses.remove(sequence);
         if (use == null) {
-            freeHost += kv.blocksFor(KvTier.HOST, sequence.length());
+            freeHost += kv.held(KvTier.HOST, 0, sequence.length());
             return;
         }
         addReferences(use, -1);
-        freeHost += kv.blocksFor(KvTier.HOST, sequence.length()) - referenced(use);
+        freeHost += kv.held(KvTier.HOST, use.tokens(), sequence.length()) - referenced(use);
         add(KvTier.GPU, pinned(use));
         freeBeforeMoves += pinned(use);
     }

@@ -10,6 +10,9 @@ import java.util.Arrays;
  * everything at their ends. So the max occurs just before one of them ends, and the forecast is the max over these
  * moments. The past-future scheduler (Gong et al., ASPLOS 2025) does this with sampled lengths; here they are means.
  *
+ * <p>With a sliding window, a sequence stops growing. The forecast is then at most the sum of what each holds at its
+ * end.
+ *
  * <p>Tokens that a sequence hit in the prefix cache are not counted as its own: others may hold them after its end.
  *
  * <p>Owned by: engine thread.
@@ -19,6 +22,7 @@ final class KvDemandForecast {
     private static final int UNITS_PER_TOKEN = 16;
 
     private final OutputLengths lengths;
+    private final int maxTokens;
     /**
      * [count] per sequence: expected further tokens in units (high 32 bits), tokens it holds (low); sorted once asked.
      */
@@ -27,8 +31,10 @@ final class KvDemandForecast {
     private int count;
     private boolean sorted;
 
-    KvDemandForecast(OutputLengths lengths) {
+    /** @param maxTokens that a sequence grows to; {@link Integer#MAX_VALUE} without a limit */
+    KvDemandForecast(OutputLengths lengths, int maxTokens) {
         this.lengths = lengths;
+        this.maxTokens = maxTokens;
     }
 
     boolean isEmpty() {
@@ -95,7 +101,23 @@ final class KvDemandForecast {
             all += held(left - 1);
             max = Math.max(max, all + (count - left + 2) * expected(left - 1, steps));
         }
+        if (maxTokens < Integer.MAX_VALUE) {
+            max = Math.min(max, saturated(candidateTokens, tokens, steps));
+        }
         return (int) Math.ceil(max) - (int) now;
+    }
+
+    /** The sum of what all sequences hold when they have grown as far as they will. */
+    private double saturated(int candidateTokens, double candidateGrowth, int steps) {
+        double sum = saturated(candidateTokens, candidateGrowth);
+        for (int i = 0; i < count; i++) {
+            sum += saturated(held(i), expected(i, steps));
+        }
+        return sum;
+    }
+
+    private double saturated(int held, double growth) {
+        return Math.max(held, Math.min(held + growth, maxTokens));
     }
 
     private int held(int index) {

@@ -1,5 +1,6 @@
 package dev.tandem.engine.schedule;
 
+import dev.tandem.engine.kv.AttentionSpan;
 import dev.tandem.engine.step.AttentionSite;
 
 /**
@@ -8,6 +9,7 @@ import dev.tandem.engine.step.AttentionSite;
  * <p>Owned by: engine thread.
  */
 public final class Load {
+    private final AttentionSpan span;
     private int rows;
     private int outputs;
     private long prefillPairs;
@@ -17,6 +19,20 @@ public final class Load {
     private long cpuTokens;
     private long prefillOffloadTokens;
     private double requests;
+
+    /** The load of no row, for a model whose layers attend to all tokens. */
+    public Load() {
+        this(AttentionSpan.WHOLE);
+    }
+
+    /**
+     * The load of no row.
+     *
+     * @param span how many tokens attention reads
+     */
+    public Load(AttentionSpan span) {
+        this.span = span;
+    }
 
     /**
      * Adds or removes a row.
@@ -30,19 +46,18 @@ public final class Load {
         boolean samples = row.start() + count == sequence.length();
         outputs += samples ? sign : 0;
         if (!row.decodes()) {
-            long context = row.start();
-            prefillPairs += sign * (count * context + (long) count * (count + 1) / 2);
+            prefillPairs += sign * span.pairs(row.start(), count);
             requests += sign * (double) count / sequence.length();
         } else {
             requests += sign;
             switch (row.site()) {
                 case GPU_FROM_GPU, GPU_FROM_HOST -> {
                     gpuRows += sign;
-                    gpuTokens += (long) sign * sequence.length();
+                    gpuTokens += (long) sign * span.tokens(sequence.length());
                 }
                 case CPU_FROM_HOST -> {
                     cpuRows += sign;
-                    cpuTokens += (long) sign * sequence.length();
+                    cpuTokens += (long) sign * span.tokens(sequence.length());
                 }
                 case GPU_PREFILL_OFFLOAD ->
                     throw new IllegalArgumentException("a decode of " + sequence + " was to be offloaded as a prefill");
@@ -73,7 +88,7 @@ public final class Load {
         return gpuRows;
     }
 
-    /** Tokens of context of {@link #gpuRows}. */
+    /** Tokens that {@link #gpuRows} attend to. */
     public long gpuTokens() {
         return gpuTokens;
     }
@@ -83,7 +98,7 @@ public final class Load {
         return cpuRows;
     }
 
-    /** Tokens of context of {@link #cpuRows}. */
+    /** Tokens that {@link #cpuRows} attend to. */
     public long cpuTokens() {
         return cpuTokens;
     }

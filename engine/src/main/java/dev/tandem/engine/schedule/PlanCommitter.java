@@ -179,7 +179,7 @@ public final class PlanCommitter {
                     sequence.key(),
                     sequence.computed(),
                     sequence.tokens(sequence.computed(), row.rows()),
-                    sequence.table().toArray(),
+                    sequence.table().view(),
                     row.site(),
                     last ? Optional.of(sequence.sampler()) : Optional.empty(),
                     sequence.request().scorer()));
@@ -199,7 +199,7 @@ public final class PlanCommitter {
                     sequence.key(),
                     position,
                     sequence.token(position),
-                    sequence.table().toArray(),
+                    sequence.table().view(),
                     sequence.sampler()));
             state.enterInFlight(sequence);
         }
@@ -271,6 +271,16 @@ public final class PlanCommitter {
     public void register(Sequence sequence, int tokens) {
         if (!state.isInFlight(sequence.key())) {
             kv.register(sequence, tokens);
+        }
+    }
+
+    /**
+     * Frees what lies behind the sequence's window, once the steps that read it have run or are submitted. The executor
+     * owns the blocks of an in-flight sequence.
+     */
+    public void slide(Sequence sequence) {
+        if (kv.window().slides() && !state.isInFlight(sequence.key())) {
+            kv.slide(sequence);
         }
     }
 

@@ -76,6 +76,16 @@ public final class SchedulerState {
         return kv;
     }
 
+    /** Tokens that the sequence's last token attends to, as a mean over the layers. */
+    public int context(Sequence sequence) {
+        return kv.span().tokens(sequence.length());
+    }
+
+    /** Computed tokens whose KV the sequence holds, so those that are copied when it is moved. */
+    public int heldTokens(Sequence sequence) {
+        return sequence.computed() - kv.window().start(sequence.computed());
+    }
+
     /** Sequences without KV. */
     public WaitingView waiting() {
         return waiting;

@@ -37,7 +37,7 @@ public final class StepDraft {
     private final BlockLedger blocks;
     private final List<Sequence> bypassed = new ArrayList<>();
     private final List<List<Row>> batches = List.of(new ArrayList<>(), new ArrayList<>());
-    private final List<Load> loads = List.of(new Load(), new Load());
+    private final List<Load> loads;
     private final List<Sequence> admissions = new ArrayList<>();
     private final List<Sequence> resumed = new ArrayList<>();
     private long admittedTokens;
@@ -61,6 +61,7 @@ public final class StepDraft {
         this.state = state;
         this.budget = budget;
         this.forecasts = forecasts;
+        this.loads = List.of(new Load(state.kv().span()), new Load(state.kv().span()));
         this.blocks = new BlockLedger(state);
     }
 
@@ -240,7 +241,7 @@ public final class StepDraft {
         return admissions;
     }
 
-    /** Tokens of context of {@link #admissions}. */
+    /** Tokens that {@link #admissions} attend to. */
     public long admittedTokens() {
         return admittedTokens;
     }
@@ -334,7 +335,7 @@ public final class StepDraft {
     public void admit(Sequence sequence) {
         blocks.take(sequence, KvTier.HOST);
         admissions.add(sequence);
-        admittedTokens += sequence.length();
+        admittedTokens += state.kv().span().tokens(sequence.length());
     }
 
     /** Has an in-flight token finish within this step. */
@@ -345,8 +346,9 @@ public final class StepDraft {
     /** Whether an empty GPU could stage a prompt of {@code tokens}, in however many chunks. */
     public boolean couldStage(int tokens) {
         PrefillStaging staging = state.kv().staging();
-        return tokens <= staging.maxTokens()
-                && staging.blocks(staging.max(tokens))
+        int staged = Math.min(tokens, state.kv().window().maxHeld());
+        return staged <= staging.maxTokens()
+                && staging.blocks(staging.max(staged))
                         <= state.kv().pool(KvTier.GPU).size();
     }
 
@@ -354,7 +356,7 @@ public final class StepDraft {
     public int prefillOffloadRoom(Sequence sequence, int rows) {
         PrefillStaging staging = state.kv().staging();
         int used = staged.gpuBlocks() * staging.blockTokens();
-        int max = Math.min(rows, staging.maxTokens() - used - startOnHost(sequence));
+        int max = Math.min(rows, staging.maxTokens() - used - stagedBefore(startOnHost(sequence)));
         if (max <= 0 || canStage(sequence, max)) {
             return Math.max(0, max);
         }
@@ -373,8 +375,13 @@ public final class StepDraft {
 
     private boolean canStage(Sequence sequence, int rows) {
         PrefillStaging staging = state.kv().staging();
-        return staging.blocks(staged.plus(staging.need(startOnHost(sequence), rows)))
+        return staging.blocks(staged.plus(staging.need(stagedBefore(startOnHost(sequence)), rows)))
                 <= blocks.borrowableBeside(sequence);
+    }
+
+    /** Of the tokens before a chunk that is offloaded, those that are staged: the others lie behind its window. */
+    private int stagedBefore(int start) {
+        return start - state.kv().window().start(start);
     }
 
     /** Tokens before those that the sequence computes next, if it is on the host or starts there. */
@@ -384,7 +391,7 @@ public final class StepDraft {
 
     private PrefillStaging.Need staged(Row row) {
         return row.site() == AttentionSite.GPU_PREFILL_OFFLOAD
-                ? state.kv().staging().need(row.start(), row.rows())
+                ? state.kv().staging().need(stagedBefore(row.start()), row.rows())
                 : PrefillStaging.Need.NOTHING;
     }
 

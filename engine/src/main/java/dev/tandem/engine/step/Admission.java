@@ -1,5 +1,6 @@
 package dev.tandem.engine.step;
 
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.sampling.TokenSampler;
 
 /**
@@ -9,7 +10,12 @@ import dev.tandem.engine.sampling.TokenSampler;
  * @param sequence key of the sequence
  * @param position of the token, whose KV is appended at every layer
  * @param token its id, or {@link Chunk#PLACEHOLDER}
- * @param blocks host blocks that cover positions {@code [0, position]}
+ * @param kv host blocks that cover all positions up to {@code position} that the token attends to
  * @param sampler chooses the next token
  */
-public record Admission(long sequence, int position, int token, int[] blocks, TokenSampler sampler) {}
+public record Admission(long sequence, int position, int token, KvView kv, TokenSampler sampler) {
+    /** The token of a sequence that holds all of its blocks. */
+    public Admission(long sequence, int position, int token, int[] blocks, TokenSampler sampler) {
+        this(sequence, position, token, KvView.of(blocks), sampler);
+    }
+}

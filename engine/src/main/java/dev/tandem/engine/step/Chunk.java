@@ -1,5 +1,6 @@
 package dev.tandem.engine.step;
 
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.sampling.PromptScorer;
 import dev.tandem.engine.sampling.TokenSampler;
@@ -8,12 +9,12 @@ import java.util.Optional;
 /**
  * Consecutive tokens of one sequence: one token for a decode, more for a prefill.
  *
- * <p>The step appends their KV. Each token attends to positions {@code [0, own position]}.
+ * <p>The step appends their KV. Each token attends to positions up to its own, from the start of the layer's window on.
  *
  * @param sequence key of the sequence
  * @param start position of the first token
  * @param tokens [rows] token ids; {@link #PLACEHOLDER} for a token that the step before samples, which may still run
- * @param blocks of {@code site.tier()} that cover positions {@code [0, start + rows)}
+ * @param kv blocks of {@code site.tier()} that cover all positions up to {@code start + rows} that the tokens attend to
  * @param site who computes their attention
  * @param sampler present when the last token's logits yield the next token
  * @param scorer present when the logits of its tokens score the prompt
@@ -22,7 +23,7 @@ public record Chunk(
         long sequence,
         int start,
         int[] tokens,
-        int[] blocks,
+        KvView kv,
         AttentionSite site,
         Optional<TokenSampler> sampler,
         Optional<PromptScorer> scorer) {
@@ -31,8 +32,14 @@ public record Chunk(
 
     /** A chunk that scores nothing. */
     public Chunk(
+            long sequence, int start, int[] tokens, KvView kv, AttentionSite site, Optional<TokenSampler> sampler) {
+        this(sequence, start, tokens, kv, site, sampler, Optional.empty());
+    }
+
+    /** A chunk that scores nothing, of a sequence that holds all of its blocks. */
+    public Chunk(
             long sequence, int start, int[] tokens, int[] blocks, AttentionSite site, Optional<TokenSampler> sampler) {
-        this(sequence, start, tokens, blocks, site, sampler, Optional.empty());
+        this(sequence, start, tokens, KvView.of(blocks), site, sampler);
     }
 
     /** Whether the logits of a token are wanted: the sampler's of the last one, and the scorer's. */

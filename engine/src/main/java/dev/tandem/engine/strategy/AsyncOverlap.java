@@ -147,7 +147,7 @@ public final class AsyncOverlap implements Policy {
         }
         long tokens = 0;
         for (Sequence sequence : state.gpu()) {
-            tokens += sequence.length();
+            tokens += state.context(sequence);
         }
         return predictor.decodes(Math.max(1, state.gpu().size()), tokens);
     }
@@ -177,7 +177,11 @@ public final class AsyncOverlap implements Policy {
                 deviations.has(Deviation.CHUNKED_PREFILL),
                 true,
                 sequence -> rules.mayLiveOnHost(draft, sequence, this::secondsPerToken)
-                        && (!limited || cpuKeepsUp(draft, hostTokens + 1, hostContext + sequence.length())),
+                        && (!limited
+                                || cpuKeepsUp(
+                                        draft,
+                                        hostTokens + 1,
+                                        hostContext + draft.state().context(sequence))),
                 piggybackedTokens);
         // each in-flight token gives the CPU one layer's work per step, so the CPU would be idle in long steps
         int maxRows = prefills.maxRows(
@@ -206,6 +210,7 @@ public final class AsyncOverlap implements Policy {
      */
     private long offloadablePrefillTokens(StepDraft draft, int hostTokens, long hostContext) {
         long tokens = 0;
+        long context = hostContext;
         int rows = hostTokens;
         int gpuBlocks = draft.freeGpu() - draft.gpuSequences();
         int blocks = draft.freeHost() - hostTokens;
@@ -217,14 +222,15 @@ public final class AsyncOverlap implements Policy {
                 freeSequences--;
                 continue;
             }
-            blocks -= draft.state().kv().blocksFor(KvTier.HOST, sequence.length());
+            blocks -= draft.state().kv().maxHeld(KvTier.HOST, sequence.length());
             boolean room = blocks >= 0
                     && --freeSequences >= 0
-                    && cpuKeepsUp(draft, ++rows, hostContext + tokens + sequence.length(), 1);
+                    && cpuKeepsUp(draft, ++rows, context + draft.state().context(sequence), 1);
             if (!room || tokens > budget.maxBatchTokens()) {
                 break;
             }
             tokens += sequence.length();
+            context += draft.state().context(sequence);
         }
         return tokens;
     }
@@ -232,10 +238,10 @@ public final class AsyncOverlap implements Policy {
     private static long hostContext(SchedulerState state) {
         long tokens = 0;
         for (Sequence sequence : state.host()) {
-            tokens += sequence.length();
+            tokens += state.context(sequence);
         }
         for (Sequence sequence : state.inFlight()) {
-            tokens += sequence.length();
+            tokens += state.context(sequence);
         }
         return tokens;
     }
@@ -272,17 +278,18 @@ public final class AsyncOverlap implements Policy {
         int max = Math.min(Math.min(wanted, limits.slotsPerLayer()), limits.max() - inFlight);
         long tokens = 0;
         for (Sequence sequence : state.inFlight()) {
-            tokens += sequence.length();
+            tokens += state.context(sequence);
         }
         for (Sequence sequence : queue) {
             int admitted = draft.admissions().size();
             boolean first = inFlight + admitted == 0;
-            if (admitted >= max || !first && !cpuKeepsUp(draft, inFlight + admitted + 1, tokens + sequence.length())) {
+            if (admitted >= max
+                    || !first && !cpuKeepsUp(draft, inFlight + admitted + 1, tokens + state.context(sequence))) {
                 break;
             }
             if (HostTier.canGrow(draft, sequence)) {
                 draft.admit(sequence);
-                tokens += sequence.length();
+                tokens += state.context(sequence);
             }
         }
         int admitted = draft.admissions().size();

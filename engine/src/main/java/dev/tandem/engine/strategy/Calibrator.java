@@ -67,10 +67,10 @@ public final class Calibrator implements PolicyScheduler.Calibration {
     private static long movedTokens(StepDraft draft) {
         long tokens = 0;
         for (Sequence sequence : draft.outs()) {
-            tokens += sequence.computed();
+            tokens += draft.state().heldTokens(sequence);
         }
         for (Sequence sequence : draft.ins()) {
-            tokens += sequence.computed();
+            tokens += draft.state().heldTokens(sequence);
         }
         return tokens;
     }

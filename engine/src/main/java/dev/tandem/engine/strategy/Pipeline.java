@@ -176,9 +176,10 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
             }
             if (!room) {
                 left.add(sequence);
-            } else if (predictor.hidesInOne(zero, one, sequence.length())) {
+            } else if (predictor.hidesInOne(zero, one, draft.state().context(sequence))) {
                 draft.add(1, sequence, 1, AttentionSite.CPU_FROM_HOST);
-            } else if (zero.rows() == 0 || predictor.hidesInZero(zero, one, sequence.length())) {
+            } else if (zero.rows() == 0
+                    || predictor.hidesInZero(zero, one, draft.state().context(sequence))) {
                 draft.add(0, sequence, 1, AttentionSite.CPU_FROM_HOST);
             } else {
                 left.add(sequence);
@@ -204,7 +205,7 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
             if (!HostTier.canGrow(draft, sequence)) {
                 continue;
             }
-            int length = sequence.length();
+            int length = draft.state().context(sequence);
             boolean hides = length < misfit
                     && (batch == 1
                             ? predictor.hidesInOne(zero, one, length)
@@ -236,8 +237,8 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
             if (!HostTier.canGrow(draft, sequence)) {
                 continue;
             }
-            double inZero = predictor.pipelineWith(zero, one, 0, sequence.length());
-            double inOne = predictor.pipelineWith(zero, one, 1, sequence.length());
+            double inZero = predictor.pipelineWith(zero, one, 0, draft.state().context(sequence));
+            double inOne = predictor.pipelineWith(zero, one, 1, draft.state().context(sequence));
             double raised = (zero.requests() + one.requests() + 1) / Math.min(inZero, inOne);
             if (raised <= rate) {
                 return;

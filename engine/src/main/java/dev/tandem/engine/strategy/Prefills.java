@@ -128,6 +128,10 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
             int rows = Math.min(
                     Math.min(sequence.remaining(), maxRows - draft.totalRows()),
                     draft.budget().maxChunkTokens());
+            if (onHost && draft.missing(sequence) > draft.freeHost()) {
+                draft.dropFromHost(sequence); // others share blocks that its window has passed, so these are not free
+                continue;
+            }
             if (onHost) {
                 rows = draft.prefillOffloadRoom(sequence, rows);
             }

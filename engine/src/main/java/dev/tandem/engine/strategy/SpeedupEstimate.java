@@ -106,8 +106,10 @@ public final class SpeedupEstimate {
         double pairs = 0;
         int count = 0;
         for (Sequence sequence : state.waiting().view()) {
-            tokens += sequence.length();
-            pairs += 0.5 * sequence.length() * sequence.length();
+            int length = sequence.length();
+            int context = state.context(sequence);
+            tokens += length;
+            pairs += context * (length - 0.5 * context);
             if (++count == SAMPLE) {
                 break;
             }
@@ -163,7 +165,7 @@ public final class SpeedupEstimate {
     private static int max(SchedulerState state, StepDraft gpuOnly, int context) {
         int onHost = state.host().size() + state.inFlight().size();
         int blocks =
-                state.kv().pool(KvTier.HOST).size() / Math.max(1, state.kv().blocksFor(KvTier.HOST, context));
+                state.kv().pool(KvTier.HOST).size() / Math.max(1, state.kv().maxHeld(KvTier.HOST, context));
         int freeSequences = gpuOnly.budget().maxSequences() - state.gpu().size();
         int waiting = 0;
         for (Sequence sequence : state.waiting().view()) {

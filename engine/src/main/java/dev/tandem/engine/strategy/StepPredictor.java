@@ -340,7 +340,7 @@ public final class StepPredictor {
                         draft.state().inFlight().size() + draft.admissions().size();
                 long tokens = draft.admittedTokens();
                 for (Sequence sequence : draft.state().inFlight()) {
-                    tokens += sequence.length();
+                    tokens += draft.state().context(sequence);
                 }
                 yield draft.isCohort()
                         ? cohort(draft.load(0), inFlight, tokens)
@@ -356,17 +356,17 @@ public final class StepPredictor {
         }
         long tokens = 0;
         for (Sequence sequence : draft.outs()) {
-            tokens += sequence.computed();
+            tokens += draft.state().heldTokens(sequence);
         }
         for (Sequence sequence : draft.ins()) {
-            tokens += sequence.computed();
+            tokens += draft.state().heldTokens(sequence);
         }
         return cost.transfer(tokens * kvBytesPerToken);
     }
 
     /** The load of a sub-batch without the tokens whose attention the CPU computes. */
     public static Load withoutCpuRows(StepDraft draft, int batch) {
-        Load load = new Load();
+        Load load = new Load(draft.state().kv().span());
         for (Row row : draft.rows(batch)) {
             if (row.site() != AttentionSite.CPU_FROM_HOST) {
                 load.add(row, 1);

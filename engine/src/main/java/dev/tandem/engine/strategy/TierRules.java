@@ -233,7 +233,7 @@ public final class TierRules {
     }
 
     private static boolean fits(StepDraft draft, Sequence in, Sequence out) {
-        int needed = draft.state().kv().blocksFor(KvTier.GPU, in.length());
+        int needed = draft.state().kv().held(KvTier.GPU, in.computed(), in.length());
         return draft.fitsHost(out) && draft.hostHasRoomFor(out) && needed <= draft.freeGpu() + draft.freedBy(out);
     }
 

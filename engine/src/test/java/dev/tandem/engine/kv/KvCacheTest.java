@@ -57,18 +57,62 @@ class KvCacheTest {
                 .isZero();
     }
 
+    /** Host blocks of 8 tokens, GPU blocks of 4, a window of 21 and chunks of 10. */
+    @Test
+    void randomOperationsWithAWindowConserveBlocks() {
+        long seed = 5;
+        SplittableRandom random = new SplittableRandom(seed);
+        KvWindow window = new KvWindow(21, 8, 10);
+        KvCache cache =
+                new KvCache(4, 8, 40, 20, PrefillStaging.NONE, PrefixCacheOptions.OFF, 0, window, AttentionSpan.WHOLE);
+        List<Sequence> live = new ArrayList<>();
+        int slid = 0;
+        for (int i = 0; i < 20_000; i++) {
+            if (live.size() < 8 && random.nextInt(8) == 0) {
+                Sequence sequence = sequence(i);
+                cache.start(sequence, PrefixUse.nothing(random.nextBoolean() ? KvTier.GPU : KvTier.HOST));
+                live.add(sequence);
+            } else if (!live.isEmpty()) {
+                Sequence sequence = live.get(random.nextInt(live.size()));
+                switch (random.nextInt(12)) {
+                    case 0 -> {
+                        cache.release(sequence);
+                        live.remove(sequence);
+                    }
+                    case 1 -> cache.move(sequence, PrefixUse.nothing(random.nextBoolean() ? KvTier.GPU : KvTier.HOST));
+                    default -> {
+                        int tokens = sequence.computed() + 1 + random.nextInt(10);
+                        if (cache.grow(sequence, tokens)) {
+                            sequence.advance(tokens - sequence.computed());
+                            cache.slide(sequence);
+                            slid += sequence.table().first() > 0 ? 1 : 0;
+                        }
+                    }
+                }
+                assertThat(sequence.table().count())
+                        .isLessThanOrEqualTo(cache.maxHeld(sequence.table().tier(), Integer.MAX_VALUE));
+            }
+            cache.checkIntegrity(live);
+        }
+        live.forEach(cache::release);
+        assertThat(cache.pool(KvTier.GPU).used() + cache.pool(KvTier.HOST).used())
+                .as("seed %d", seed)
+                .isZero();
+        assertThat(slid).as("sequences longer than the window").isGreaterThan(1000);
+    }
+
     /** Adjacent blocks are copied in one transfer, so adjacent blocks should stay adjacent. */
     @Test
     void freedBlocksAreGrantedInAscendingOrder() {
         KvCache cache = new KvCache(16, 8, 8);
         Sequence first = sequence(1);
         cache.grow(first, 70);
-        int[] blocks = first.table().toArray();
+        int[] blocks = first.table().view().blocks();
         assertThat(blocks).isEqualTo(new int[] {0, 1, 2, 3, 4});
         cache.release(first);
         Sequence second = sequence(2);
         cache.grow(second, 70);
-        assertThat(second.table().toArray()).isEqualTo(blocks);
+        assertThat(second.table().view().blocks()).isEqualTo(blocks);
     }
 
     @Test

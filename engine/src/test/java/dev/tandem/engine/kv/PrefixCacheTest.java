@@ -148,8 +148,8 @@ class PrefixCacheTest {
         Sequence second = start(waiting(tokens(0, 10)));
         compute(first);
         compute(second);
-        assertThat(Arrays.copyOf(second.table().toArray(), 2))
-                .isEqualTo(Arrays.copyOf(first.table().toArray(), 2));
+        assertThat(Arrays.copyOf(second.table().view().blocks(), 2))
+                .isEqualTo(Arrays.copyOf(first.table().view().blocks(), 2));
         assertThat(used()).isEqualTo(4);
         cache.checkIntegrity(List.of(first, second));
         cache.release(first);
@@ -259,8 +259,8 @@ class PrefixCacheTest {
         assertThat(swap.tokens()).isEqualTo(13);
         assertThat(swap.fromBlocks()).hasSize(4);
         assertThat(swap.toBlocks()).hasSize(2);
-        assertThat(Arrays.copyOf(sequence.table().toArray(), 2))
-                .isEqualTo(Arrays.copyOf(other.table().toArray(), 2));
+        assertThat(Arrays.copyOf(sequence.table().view().blocks(), 2))
+                .isEqualTo(Arrays.copyOf(other.table().view().blocks(), 2));
         cache.checkIntegrity(List.of(other, sequence));
     }
 
@@ -279,7 +279,7 @@ class PrefixCacheTest {
     void aCopyBackHoldsItsSourceUntilThePlanIsMade() {
         cache.release(compute(start(waiting(tokens(0, 20)), KvTier.HOST)));
         Sequence sequence = waiting(tokens(0, 20));
-        PrefixUse use = new PrefixUse(KvTier.GPU, hit(sequence), 0, hostHit(sequence), 0, 2, 16);
+        PrefixUse use = PrefixUse.copying(KvTier.GPU, hit(sequence), 0, hostHit(sequence), 0, 2, 16);
         cache.claim(sequence, use);
         assertThat(cache.pool(KvTier.HOST).cached()).isZero();
         cache.start(sequence, use);
@@ -619,7 +619,7 @@ class PrefixCacheTest {
             int each = cache.blockTokens(tier.other());
             return tokens <= use.tokens()
                     ? use
-                    : new PrefixUse(tier, use.found(), whole, other, from / each, tokens / each, tokens);
+                    : PrefixUse.copying(tier, use.found(), whole, other, from / each, tokens / each, tokens);
         }
 
         void operate(Sequence sequence) {

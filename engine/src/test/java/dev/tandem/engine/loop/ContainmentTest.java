@@ -248,7 +248,7 @@ class ContainmentTest {
                 .forEach(batch -> batch.chunks().stream()
                         .filter(chunk -> chunk.sequence() == key)
                         .forEach(chunk -> {
-                            for (int block : chunk.blocks()) {
+                            for (int block : chunk.kv().blocks()) {
                                 blocks.add(block);
                             }
                         }));

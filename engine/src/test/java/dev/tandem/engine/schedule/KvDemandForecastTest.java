@@ -39,7 +39,7 @@ class KvDemandForecastTest {
     }
 
     private int max(List<Sequence> there, Sequence candidate, int steps) {
-        KvDemandForecast forecast = new KvDemandForecast(lengths);
+        KvDemandForecast forecast = new KvDemandForecast(lengths, Integer.MAX_VALUE);
         there.forEach(sequence -> forecast.add(sequence, sequence.length()));
         return forecast.maxWith(candidate, candidate.length(), steps);
     }

@@ -107,11 +107,13 @@ public record Apex(
             if (sequence.state() != RequestState.IN_FLIGHT) {
                 continue; // it has been cancelled
             }
-            double attention = predictor.cost().cpuAttention(rows + 1, tokens + sequence.length());
+            double attention = predictor
+                    .cost()
+                    .cpuAttention(rows + 1, tokens + draft.state().context(sequence));
             if (hidden.size() < maxResumed && attention <= predictor.linear(draft.load(0))) {
                 hidden.add(sequence);
                 rows++;
-                tokens += sequence.length();
+                tokens += draft.state().context(sequence);
             } else if (!some) {
                 return;
             }
@@ -187,7 +189,7 @@ public record Apex(
         int cpuRows = zero.cpuRows() + draft.load(1).cpuRows() + draft.resumed().size();
         long cpuTokens = zero.cpuTokens() + draft.load(1).cpuTokens();
         for (Sequence sequence : draft.resumed()) {
-            cpuTokens += sequence.length();
+            cpuTokens += draft.state().context(sequence);
         }
         var cost = predictor.cost();
         double gpuAttention = cost.gpuAttention(zero.gpuTokens());

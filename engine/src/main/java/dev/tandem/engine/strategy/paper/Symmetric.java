@@ -38,7 +38,8 @@ public record Symmetric(Budget budget, Deviations deviations) implements Policy 
         for (Sequence sequence : AllHost.decodes(draft)) {
             // the sub-batch with less context takes the next token, so that attention is even
             (balance <= 0 ? zero : one).add(sequence);
-            balance += balance <= 0 ? sequence.length() : -sequence.length();
+            int context = draft.state().context(sequence);
+            balance += balance <= 0 ? context : -context;
         }
         AllHost.add(draft, 0, zero);
         AllHost.add(draft, 1, one);

@@ -3,6 +3,7 @@ package dev.tandem.engine.strategy.select;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.Preemption;
@@ -368,7 +369,7 @@ public enum Strategy {
      * @throws ConfigurationException that names the pool and the remedy
      */
     public void check(ExecutorLimits limits, int contextTokens) {
-        int needed = (contextTokens + limits.hostBlockTokens() - 1) / limits.hostBlockTokens();
+        int needed = limits.maxHeld(KvTier.HOST, contextTokens);
         if (allHost && needed > limits.hostBlocks()) {
             throw new ConfigurationException("--strategy " + flag + " keeps all KV on the host: a sequence of "
                     + contextTokens

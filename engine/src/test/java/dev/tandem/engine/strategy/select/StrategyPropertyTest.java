@@ -6,6 +6,7 @@ import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.executor.Readiness;
+import dev.tandem.engine.kv.KvWindow;
 import dev.tandem.engine.kv.PrefixCacheOptions;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.LatencyTargets;
@@ -258,7 +259,7 @@ class StrategyPropertyTest {
             }
             return cost.cpuAttention(
                     sequences.size(),
-                    sequences.stream().mapToLong(Sequence::length).sum());
+                    sequences.stream().mapToLong(draft.state()::context).sum());
         }
 
         private double gpuAttention(StepDraft draft) {
@@ -267,10 +268,10 @@ class StrategyPropertyTest {
             for (StepDraft.Row row : draft.rows(0)) {
                 boolean decode = row.decodes();
                 tokens += decode && row.site() == AttentionSite.GPU_FROM_GPU
-                        ? row.sequence().length()
+                        ? draft.state().context(row.sequence())
                         : 0;
                 for (int i = 0; !decode && i < row.rows(); i++) {
-                    pairs += row.start() + i + 1;
+                    pairs += draft.state().kv().span().tokens(row.start() + i + 1);
                 }
             }
             return cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
@@ -317,6 +318,13 @@ class StrategyPropertyTest {
                 case 1 -> Readiness.allLate();
                 default -> Readiness.random(seed + 1);
             };
+            // a third of the models have a sliding window, and pools that need not hold a whole context
+            SplittableRandom windows = new SplittableRandom(seed + 71);
+            int window = windows.nextInt(3) == 0 ? 1 + windows.nextInt(30) : 0;
+            KvWindow held = window == 0 ? KvWindow.NONE : new KvWindow(window, hostBlock, budget.maxBatchTokens());
+            int max = Math.min(context, held.maxHeld());
+            gpu -= (context + 3) / 4 - (max + 3) / 4;
+            host -= strategy.allHost() ? (context + 3) / 4 - (max + 3) / 4 : 0;
             executor = new ContentExecutor(
                     2 + random.nextInt(3),
                     gpu,
@@ -324,6 +332,7 @@ class StrategyPropertyTest {
                     host,
                     budget.maxBatchTokens(),
                     context,
+                    window,
                     recorded == null ? readiness : recorded);
             // half of the runs share prefixes, some with hashes that collide often
             prefixes = new SplittableRandom(seed + 56);
