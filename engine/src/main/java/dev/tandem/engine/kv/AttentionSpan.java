@@ -20,7 +20,11 @@ public final class AttentionSpan {
 
     private final int layerCount;
 
-    /** @param ofLayers the window of each layer, 0 for none; empty when no layer has one */
+    /**
+     * The span of a model.
+     *
+     * @param ofLayers the window of each layer, 0 for none; empty when no layer has one
+     */
     public AttentionSpan(List<Integer> ofLayers) {
         this.windows = ofLayers.stream()
                 .mapToInt(window -> window == 0 ? Integer.MAX_VALUE : window)
