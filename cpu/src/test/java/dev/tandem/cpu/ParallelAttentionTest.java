@@ -91,7 +91,19 @@ class ParallelAttentionTest {
             int index) {
         int row = GROUP * HEAD_DIM;
         return new PagedAttention.Tile(
-                store, 0, 0, KvView.of(blocks), context - 1 - index, 1, rule, queries, index * row, row, out, index * row, row);
+                store,
+                0,
+                0,
+                KvView.of(blocks),
+                context - 1 - index,
+                1,
+                rule,
+                queries,
+                index * row,
+                row,
+                out,
+                index * row,
+                row);
     }
 
     private static float[] random(long seed, int size) {

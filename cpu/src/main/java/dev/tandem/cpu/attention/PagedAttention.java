@@ -58,7 +58,8 @@ public final class PagedAttention {
     /**
      * A tile: consecutive query tokens of one sequence, and their query heads of one KV head.
      *
-     * @param store holds in {@code blocks} K and V of the positions up to {@code position + tokens} that are attended to
+     * @param store holds in {@code blocks} K and V of the positions up to {@code position + tokens} that are attended
+     *     to
      * @param position the position of the first query token
      * @param tokens at most {@link #tileTokens}
      * @param q [tokens, group, headDim] from {@code qo}, tokens {@code qs} apart
