@@ -193,7 +193,8 @@ final class BlockLedger {
         if (tier == KvTier.GPU) {
             if (gpuForecast == null) {
                 KvDemandForecast forecast = forecastOf(KvTier.GPU, state.gpu(), ins, gpuStarts);
-                returning.forEach(sequence -> forecast.add(sequence, own(sequence, KvTier.GPU, 0)));
+                returning.forEach(
+                        sequence -> forecast.add(sequence, own(sequence, sequence.computed(), KvTier.GPU, 0)));
                 gpuForecast = forecast;
             }
             return gpuForecast;
@@ -303,7 +304,7 @@ final class BlockLedger {
         freeGpu -= missingIn(KvTier.GPU, sequence) + 1;
         returning.add(sequence);
         if (gpuForecast != null) {
-            gpuForecast.add(sequence, own(sequence, KvTier.GPU, 0));
+            gpuForecast.add(sequence, own(sequence, sequence.computed(), KvTier.GPU, 0));
         }
     }
 
