@@ -1,8 +1,9 @@
 #!/bin/sh
 # Installs a package of Tandem for one user, without root.
-# usage: install.sh --from PLACE [--version VERSION] [--prefix FOLDER]
+# usage: install.sh [--from PLACE] [--version VERSION] [--prefix FOLDER]
 #        install.sh --uninstall [--prefix FOLDER]
-#   --from PLACE       where the packages and SHA256SUMS are: a folder, or an address (https, http or file)
+#   --from PLACE       where the packages and SHA256SUMS are: a folder, or an address (https, http or file); default:
+#                      the variable TANDEM_PACKAGES, else the address of the releases that this script is from
 #   --version VERSION  default: the newest that PLACE has for this machine
 #   --prefix FOLDER    default: ~/.local; Tandem goes to FOLDER/lib/tandem, and a link to FOLDER/bin/tandem
 # A package whose SHA-256 is not the one in SHA256SUMS is not installed. Models stay in ~/.cache/tandem.
@@ -13,7 +14,9 @@ fail() {
   exit 2
 }
 
-from='' version='' prefix=${HOME:?is not set}/.local uninstall=
+# tools/package.sh writes the address of the releases here
+releases=''
+from=${TANDEM_PACKAGES:-$releases} version='' prefix=${HOME:?is not set}/.local uninstall=
 while [ $# -gt 0 ]; do
   case "$1" in
     --from | --version | --prefix)
@@ -49,7 +52,8 @@ if [ -n "$uninstall" ]; then
   exit 0
 fi
 
-[ -n "$from" ] || fail "--from is missing: name the folder or address of the packages"
+[ -n "$from" ] ||
+  fail "this script is from no release; name the folder or address of packages by --from or TANDEM_PACKAGES"
 [ "$(uname -s)" = Linux ] || fail "there are packages for Linux only, and this is $(uname -s); build from source"
 platform=linux-$(uname -m)
 own_link
@@ -79,7 +83,9 @@ names=$(sed -n "s/^[0-9a-f]\{64\}  \(tandem-[0-9A-Za-z.+-]*-$platform\.tar\.gz\)
 if [ -n "$version" ]; then
   name=$(printf '%s\n' "$names" | grep -Fx "tandem-$version-$platform.tar.gz" || true)
 else
-  name=$(printf '%s\n' "$names" | sort -V | tail -1)
+  # ~ comes before the end of a version, so that 1.0-rc1 is older than 1.0
+  newest=$(printf '%s\n' "$names" | sed "s/^tandem-//; s/-$platform\.tar\.gz\$//; s/-/~/g" | sort -V | tail -1)
+  name=${newest:+tandem-$(printf '%s\n' "$newest" | sed 's/~/-/g')-$platform.tar.gz}
 fi
 [ -n "$name" ] || fail "$from has no package ${version:+of version $version }for $platform; it has: $(echo $names)"
 get "$name"

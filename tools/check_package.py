@@ -136,6 +136,7 @@ def check_server(image):
     finally:
         if server.poll() is None:
             server.kill()
+            server.wait()
 
 
 def check_unit():
@@ -171,9 +172,11 @@ def main():
             subprocess.run(["debootstrap", "--variant=minbase", "bookworm", str(root)], check=True)
         image = Image(root.resolve(), arguments.packages.resolve())
         mounts = ["proc", "dev"]
-        for name in mounts:
-            subprocess.run(["mount", "--rbind", f"/{name}", str(image.root / name)], check=True)
         try:
+            for name in mounts:
+                subprocess.run(["mount", "--rbind", f"/{name}", str(image.root / name)], check=True)
+                # else unmounting it would unmount the same folders of this machine
+                subprocess.run(["mount", "--make-rslave", str(image.root / name)], check=True)
             image.carry_out()
             check_start(image)
             check_server(image)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Makes a package that runs on any Linux with glibc of this kind of machine, without JDK, Maven or root. Needs zip,
 # python3, a C compiler (x86-64) and cargo. On aarch64 it makes a package too; nobody has tried that one.
-# usage: tools/package.sh FOLDER
-#   writes FOLDER/tandem-VERSION-linux-MACHINE.tar.gz, and its line in FOLDER/SHA256SUMS
+# usage: [TANDEM_RELEASES=ADDRESS] tools/package.sh FOLDER
+#   writes FOLDER/tandem-VERSION-linux-MACHINE.tar.gz, its line in FOLDER/SHA256SUMS, and FOLDER/install.sh, which
+#   installs from ADDRESS: where FOLDER will be published
 # In the package: runtime/ and lib/, tandem (start it), install.sh, tandem.service (for systemd), sbom.cdx.json,
 # licences/, and start.aot: classes as a start has them, so that starts are shorter.
 set -euo pipefail
@@ -17,7 +18,12 @@ name=tandem-$version-linux-$(uname -m)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$root/tools/layout.sh" "$work/$name"
-cp "$root/LICENSE" "$root/NOTICE" "$root/deploy/install.sh" "$root/deploy/systemd/tandem.service" "$work/$name/"
+cp "$root/LICENSE" "$root/NOTICE" "$root/deploy/systemd/tandem.service" "$work/$name/"
+case "${TANDEM_RELEASES:-}" in
+  *[!0-9A-Za-z:/._~%+-]*) echo "TANDEM_RELEASES $TANDEM_RELEASES is no address of packages." >&2; exit 2 ;;
+esac
+sed "s|^releases=''\$|releases='${TANDEM_RELEASES:-}'|" "$root/deploy/install.sh" > "$work/$name/install.sh"
+chmod +x "$work/$name/install.sh"
 python3 "$root/tools/sbom.py" "$version" "$work/$name"
 # whole seconds, which is what the archive keeps: the archive of classes compares the times of the jars
 time=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct)}
@@ -31,6 +37,7 @@ if ! TANDEM_JAVA_OPTIONS="-XX:AOTCacheOutput=$work/start.aot" "$work/$name/tande
 fi
 cp "$work/start.aot" "$work/$name/start.aot"
 tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n > "$out/$name.tar.gz"
+cp "$work/$name/install.sh" "$out/"
 touch "$out/SHA256SUMS"
 sed -i "/  $name\.tar\.gz$/d" "$out/SHA256SUMS"
 (cd "$out" && sha256sum "$name.tar.gz" >> SHA256SUMS)

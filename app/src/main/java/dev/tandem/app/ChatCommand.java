@@ -57,11 +57,19 @@ final class ChatCommand implements Callable<Integer> {
 
     @Override
     public Integer call() throws InterruptedException {
-        if (baseUrl.isPresent()) {
-            try (ChatClient client = new ChatClient(baseUrl.get(), apiKey)) {
-                return talk(client, options.model.isPresent() ? options.model.get() : client.model());
-            }
+        // before the model is loaded: opening asks the terminal what it can do, and drops what was typed until then
+        try (ChatTerminal terminal = terminal()) {
+            return baseUrl.isPresent() ? withServer(baseUrl.get(), terminal) : withOwnServer(terminal);
         }
+    }
+
+    private int withServer(String address, ChatTerminal terminal) throws InterruptedException {
+        try (ChatClient client = new ChatClient(address, apiKey)) {
+            return talk(client, options.model.isPresent() ? options.model.get() : client.model(), terminal);
+        }
+    }
+
+    private int withOwnServer(ChatTerminal terminal) throws InterruptedException {
         byte[] key = new byte[KEY_BYTES];
         new SecureRandom().nextBytes(key);
         Secret own = new Secret(HexFormat.of().formatHex(key)); // other users of this machine reach the port, too
@@ -69,16 +77,12 @@ final class ChatCommand implements Callable<Integer> {
                         ServeCommand.onLoopback(options, own).start();
                 ChatClient client =
                         new ChatClient("http://127.0.0.1:" + serving.server().port(), Optional.of(own))) {
-            return talk(client, serving.name());
+            return talk(client, serving.name(), terminal);
         }
     }
 
-    private int talk(ChatClient client, String model) throws InterruptedException {
-        try (ChatTerminal terminal = terminal()) {
-            return new ChatSession(client, model, system, terminal, Clock.system()).run()
-                    ? ExitCode.OK
-                    : ExitCode.FAILED;
-        }
+    private int talk(ChatClient client, String model, ChatTerminal terminal) throws InterruptedException {
+        return new ChatSession(client, model, system, terminal, Clock.system()).run() ? ExitCode.OK : ExitCode.FAILED;
     }
 
     private static ChatTerminal terminal() {

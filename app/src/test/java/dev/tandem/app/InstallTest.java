@@ -91,25 +91,101 @@ class InstallTest {
         }
     }
 
-    @Test
-    void aServerServesPackages() throws IOException, InterruptedException {
+    /** Serves the folder of packages; files of these names break off in their middle. */
+    private HttpServer serve(String... broken) throws IOException {
         HttpServer server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
         server.createContext("/", exchange -> {
-            byte[] bytes = Files.readAllBytes(
-                    packages.resolve(exchange.getRequestURI().getPath().substring(1)));
-            exchange.sendResponseHeaders(200, bytes.length);
-            exchange.getResponseBody().write(bytes);
+            String name = exchange.getRequestURI().getPath().substring(1);
+            if (!Files.exists(packages.resolve(name))) {
+                exchange.sendResponseHeaders(404, -1);
+            } else {
+                byte[] bytes = Files.readAllBytes(packages.resolve(name));
+                exchange.sendResponseHeaders(200, bytes.length);
+                boolean whole = !List.of(broken).contains(name);
+                exchange.getResponseBody().write(bytes, 0, whole ? bytes.length : bytes.length / 2);
+            }
             exchange.close();
         });
         server.start();
+        return server;
+    }
+
+    private static String address(HttpServer server) {
+        return "http://127.0.0.1:" + server.getAddress().getPort() + "/";
+    }
+
+    @Test
+    void aServerServesPackages() throws IOException, InterruptedException {
+        HttpServer server = serve();
         try {
-            Run run =
-                    install("--from", "http://127.0.0.1:" + server.getAddress().getPort() + "/");
+            Run run = install("--from", address(server));
             assertThat(run.status()).as(run.output()).isZero();
             assertThat(installed()).isEqualTo("tandem 0.10.0");
         } finally {
             server.stop(0);
         }
+    }
+
+    @Test
+    void aReleasesScriptInstallsFromItsAddress() throws IOException, InterruptedException {
+        HttpServer server = serve();
+        try {
+            Path script = folder.resolve("install.sh");
+            Files.writeString(
+                    script,
+                    Files.readString(Path.of("../deploy/install.sh"))
+                            .replace("\nreleases=''\n", "\nreleases='" + address(server) + "'\n"));
+            Run run = run(List.of("sh", script.toString()));
+            assertThat(run.status()).as(run.output()).isZero();
+            assertThat(installed()).isEqualTo("tandem 0.10.0");
+            Run other = sh("TANDEM_PACKAGES=/nowhere sh '" + script + "'");
+            assertThat(other.status()).isEqualTo(2);
+            assertThat(other.output()).contains("/nowhere/SHA256SUMS cannot be read");
+        } finally {
+            server.stop(0);
+        }
+    }
+
+    @Test
+    void withoutAnAddressTheRemedyIsNamed() throws IOException, InterruptedException {
+        Run run = install();
+        assertThat(run.status()).isEqualTo(2);
+        assertThat(run.output()).contains("--from").contains("TANDEM_PACKAGES");
+    }
+
+    @Test
+    void aDownloadThatBreaksOffIsNotInstalled() throws IOException, InterruptedException {
+        install("--from", packages.toString(), "--version", "0.9.0");
+        HttpServer server = serve("tandem-0.10.0-" + platform + ".tar.gz");
+        try {
+            Run run = install("--from", address(server));
+            assertThat(run.status()).isEqualTo(2);
+            assertThat(run.output()).contains("tandem-0.10.0-" + platform + ".tar.gz cannot be read");
+            assertThat(installed()).isEqualTo("tandem 0.9.0");
+        } finally {
+            server.stop(0);
+        }
+    }
+
+    @Test
+    void anAddressWithoutPackagesIsNamed() throws IOException, InterruptedException {
+        HttpServer server = serve();
+        try {
+            Run run = install("--from", address(server) + "no-such-folder");
+            assertThat(run.status()).isEqualTo(2);
+            assertThat(run.output()).contains("no-such-folder/SHA256SUMS cannot be read");
+        } finally {
+            server.stop(0);
+        }
+    }
+
+    @Test
+    void aReleaseIsNewerThanItsCandidates() throws IOException, InterruptedException {
+        makePackage("0.10.0-rc1");
+        sh("cd '" + packages + "' && sha256sum *.tar.gz >SHA256SUMS");
+        Run run = install("--from", packages.toString());
+        assertThat(run.status()).as(run.output()).isZero();
+        assertThat(installed()).isEqualTo("tandem 0.10.0");
     }
 
     @Test
