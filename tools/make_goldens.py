@@ -29,8 +29,8 @@ ARCHITECTURES = {"mistral": "llama", "olmo3": "olmo2", "gemma3_text": "gemma3"}
 
 
 def families():
-    from transformers import (Gemma3TextConfig, LlamaConfig, MistralConfig, Olmo2Config, Olmo3Config, Phi3Config,
-                              Qwen2Config, Qwen3Config, SmolLM3Config)
+    from transformers import (Gemma3Config, Gemma3TextConfig, LlamaConfig, MistralConfig, Olmo2Config, Olmo3Config,
+                              Phi3Config, Qwen2Config, Qwen3Config, SmolLM3Config)
 
     common = dict(vocab_size=301, num_hidden_layers=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2)
     llama3 = dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -88,6 +88,23 @@ def families():
                                         sliding_attention=plain,
                                         full_attention=dict(rope_type="linear", rope_theta=1e6, factor=8.0))),
                    torch.bfloat16, None),
+        # the text part of a model with images; its factor of scores is not that of its heads
+        "gemma3vision": (Gemma3Config(
+            text_config=dict(**{**common, "num_hidden_layers": 4}, **pad, hidden_size=32, num_attention_heads=4,
+                             num_key_value_heads=2, head_dim=16, query_pre_attn_scalar=24, intermediate_size=60,
+                             sliding_window=12, layer_types=["sliding_attention", "full_attention"] * 2,
+                             rope_parameters=dict(sliding_attention=plain,
+                                                  full_attention=dict(rope_type="linear", rope_theta=1e6,
+                                                                      factor=8.0))),
+            vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+                               image_size=8, patch_size=4),
+            mm_tokens_per_image=4, image_token_index=301, boi_token_index=1, eoi_token_index=2), torch.bfloat16, None),
+        # heads of a size that the host's attention has
+        "olmo3wide": (Olmo3Config(**common, **pad, hidden_size=64, num_attention_heads=4, num_key_value_heads=2,
+                                  intermediate_size=40, sliding_window=9,
+                                  layer_types=["sliding_attention", "full_attention"],
+                                  rope_parameters=dict(sliding_attention=plain, full_attention=yarn)),
+                      torch.bfloat16, None),
     }
 
 

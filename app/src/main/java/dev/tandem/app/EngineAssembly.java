@@ -17,6 +17,8 @@ import dev.tandem.model.Checkpoint.TokenizerSource;
 import dev.tandem.model.config.GenerationDefaults;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.gguf.GgufVocabulary;
+import dev.tandem.model.weights.NamedWeights;
+import dev.tandem.model.weights.TextTensors;
 import dev.tandem.server.metrics.EngineMetrics;
 import dev.tandem.server.openai.CacheSaltFrom;
 import dev.tandem.server.openai.ServedModel;
@@ -208,6 +210,7 @@ final class EngineAssembly implements AutoCloseable {
 
     private static Backend backend(ModelOptions options, Checkpoint checkpoint, Timeline timeline, StartLog log) {
         report(checkpoint, log);
+        reportUnused(checkpoint, log);
         Backend backend = options.gpu.chosen()
                 ? CudaBackend.start(options, checkpoint, timeline, log)
                 : CpuBackend.start(options, checkpoint, log);
@@ -271,6 +274,14 @@ final class EngineAssembly implements AutoCloseable {
 
     private static String spelling(GgufVocabulary vocabulary, int id) {
         return id >= 0 && id < vocabulary.tokens().size() ? vocabulary.tokens().get(id) : "";
+    }
+
+    private static void reportUnused(Checkpoint checkpoint, StartLog log) {
+        if (checkpoint.weights() instanceof NamedWeights named && named.stored() instanceof TextTensors text) {
+            log.notice(text.unused() + " tensors are not used, those of " + String.join(" and ", text.unusedParts())
+                    + ": of a model that also takes images, the text part is served. Requests with images are"
+                    + " refused.");
+        }
     }
 
     private static void report(Checkpoint checkpoint, StartLog log) {

@@ -25,7 +25,8 @@ final class TestModels {
             List.of("qwen25", "qwen3small", "phi3", "phi4mini", "olmo2", "smollm3", "mistralwindow", "olmo3", "gemma3");
 
     static final List<String> FAMILIES = Stream.concat(
-                    Stream.of("llama2", "llama31", "llama32", "mistral", "qwen2", "qwen3"), GGUF.stream())
+                    Stream.of("llama2", "llama31", "llama32", "mistral", "qwen2", "qwen3", "gemma3vision", "olmo3wide"),
+                    GGUF.stream())
             .toList();
 
     private TestModels() {}

@@ -65,7 +65,8 @@ class CudaModelTest {
                         "olmo2",
                         "smollm3",
                         "olmo3",
-                        "gemma3")
+                        "gemma3",
+                        "gemma3vision")
                 .flatMap(family ->
                         Stream.of(DataType.BFLOAT16, DataType.FLOAT16).map(type -> Arguments.of(family, type)));
     }

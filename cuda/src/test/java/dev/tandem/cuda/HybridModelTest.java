@@ -121,7 +121,16 @@ class HybridModelTest {
     }
 
     static Stream<Arguments> families() {
-        return Stream.of("llama2", "llama31", "mistralwindow", "qwen2", "qwen3", "phi4mini", "gemma3")
+        return Stream.of(
+                        "llama2",
+                        "llama31",
+                        "mistralwindow",
+                        "qwen2",
+                        "qwen3",
+                        "phi4mini",
+                        "gemma3",
+                        "gemma3vision",
+                        "olmo3wide")
                 .flatMap(family ->
                         Stream.of(DataType.BFLOAT16, DataType.FLOAT16).map(type -> Arguments.of(family, type)));
     }

@@ -12,6 +12,7 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.Optional;
 import java.util.TreeSet;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
@@ -48,7 +49,9 @@ class ModelsPageTest {
                     .append(String.join(
                             " | ",
                             family.title(),
-                            "`" + family.modelType() + "`",
+                            Stream.concat(Stream.of(family.modelType()), family.withImages().stream())
+                                    .map(type -> "`" + type + "`")
+                                    .collect(Collectors.joining(", ")),
                             "`" + family.architecture() + "`",
                             family.difference(),
                             "yes",
@@ -63,6 +66,7 @@ class ModelsPageTest {
                 Safetensors may be fp32, fp16 or bf16.
                 GGUF files may be F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K, also split ones.
                 Models with LongRoPE use its short factors, and no more context than these are for.
+                Of models that also take images (`gemma3`), the text part is served.
                 A model that asks for another computation is refused by name before its weights are loaded.
                 """).toString();
     }

@@ -13,6 +13,7 @@ import dev.tandem.model.weights.NameTable;
 import dev.tandem.model.weights.NamedWeights;
 import dev.tandem.model.weights.SafetensorsWeights;
 import dev.tandem.model.weights.StoredTensors;
+import dev.tandem.model.weights.TextTensors;
 import dev.tandem.model.weights.WatchedWeights;
 import dev.tandem.model.weights.Weights;
 import java.nio.file.Files;
@@ -93,7 +94,8 @@ public record Checkpoint(
     }
 
     private static Weights safetensors(Path path, ModelSpec spec) {
-        SafetensorsWeights stored = SafetensorsWeights.open(path);
+        SafetensorsWeights files = SafetensorsWeights.open(path);
+        StoredTensors stored = HuggingFaceConfig.takesImages(path) ? new TextTensors(files) : files;
         try {
             return named(stored, NameTable.huggingFace(spec.family()), spec);
         } catch (RuntimeException e) {

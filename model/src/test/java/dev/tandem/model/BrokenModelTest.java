@@ -47,9 +47,10 @@ class BrokenModelTest {
         config("{");
         assertRefused("not valid JSON");
         config("{\"model_type\": \"gpt2\"}");
-        assertRefused(
-                "model_type 'gpt2' is not supported; supported are [gemma3_text, llama, mistral, olmo2, olmo3, phi3,"
-                        + " qwen2, qwen3, smollm3]");
+        assertRefused("model_type 'gpt2' is not supported; supported are [gemma3, gemma3_text, llama, mistral, olmo2,"
+                + " olmo3, phi3, qwen2, qwen3, smollm3]");
+        config("{\"model_type\": \"gemma3\"}");
+        assertRefused("'text_config' is missing");
         config(CONFIG.replace("\"hidden_size\": 8,", ""));
         assertRefused("the integer 'hidden_size' is missing");
         config(CONFIG.replace("\"hidden_size\": 8", "\"hidden_size\": -8"));
@@ -127,8 +128,13 @@ class BrokenModelTest {
         assertRefused("impossible shape");
         safetensors("{\"a\": {\"dtype\": \"F32\", \"shape\": [99999999999999999999], \"data_offsets\": [0, 4]}}", 4);
         assertRefused("impossible shape");
-        safetensors("{\"a\": {\"dtype\": \"F32\", \"shape\": [1, 2, 3, 4], \"data_offsets\": [0, 96]}}", 96);
-        assertRefused("tensors of one to three dimensions are supported");
+        safetensors("{\"a\": {\"dtype\": \"F32\", \"shape\": [1, 2, 3, 4, 1], \"data_offsets\": [0, 96]}}", 96);
+        assertRefused("tensors of one to four dimensions are supported");
+        safetensors(
+                "{\"a\": {\"dtype\": \"F32\", \"shape\": [2147483647, 2147483647, 2147483647, 1],"
+                        + " \"data_offsets\": [0, 4]}}",
+                4);
+        assertRefused("impossible shape");
         config(CONFIG.replace("\"hidden_size\": 8", "\"hidden_size\": 4294967304"));
         assertRefused("hidden_size is 4294967304; it must be at most 2147483647");
         config(CONFIG.replace("\"vocab_size\": 10", "\"vocab_size\": 2000000000"));

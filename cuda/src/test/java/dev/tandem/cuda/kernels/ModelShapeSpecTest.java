@@ -93,7 +93,8 @@ class ModelShapeSpecTest {
                 "olmo2",
                 "smollm3",
                 "olmo3",
-                "gemma3"
+                "gemma3",
+                "gemma3vision"
             })
     void takesWhatTheKernelsCompute(String family) {
         assertThatCode(() -> ModelShape.require(spec(family))).doesNotThrowAnyException();

@@ -1,9 +1,11 @@
 package dev.tandem.model.config;
 
 import java.util.Arrays;
+import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /** The families of models that can be read. */
 public enum Family {
@@ -53,9 +55,23 @@ public enum Family {
         return difference;
     }
 
+    /** The value of {@code model_type} of models that also take images, whose text part is of this family. */
+    public Optional<String> withImages() {
+        return this == GEMMA3 ? Optional.of("gemma3") : Optional.empty();
+    }
+
+    /** The family of the text part of models of a type, if they also take images. */
+    static Optional<Family> ofTextPart(String modelType) {
+        return Arrays.stream(values())
+                .filter(family -> family.withImages().equals(Optional.of(modelType)))
+                .findFirst();
+    }
+
     /** The supported values of {@code model_type}, sorted. */
     public static Set<String> modelTypes() {
-        return Arrays.stream(values()).map(Family::modelType).collect(Collectors.toCollection(TreeSet::new));
+        return Arrays.stream(values())
+                .flatMap(family -> Stream.concat(Stream.of(family.modelType), family.withImages().stream()))
+                .collect(Collectors.toCollection(TreeSet::new));
     }
 
     /** The supported values of {@code general.architecture}, sorted. */

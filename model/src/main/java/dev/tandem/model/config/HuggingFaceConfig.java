@@ -13,6 +13,7 @@ import java.util.Set;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
+import tools.jackson.databind.node.ObjectNode;
 
 /** Reads {@code config.json} and {@code generation_config.json}, in the formats of transformers 4 and 5. */
 public final class HuggingFaceConfig {
@@ -37,6 +38,10 @@ public final class HuggingFaceConfig {
             "attention_multiplier",
             "clip_qkv");
 
+    /** What a model that takes images says beside its {@code text_config}. */
+    private static final List<String> OF_ALL_PARTS =
+            List.of("dtype", "torch_dtype", "eos_token_id", "tie_word_embeddings", "quantization_config");
+
     private HuggingFaceConfig() {}
 
     /**
@@ -46,13 +51,16 @@ public final class HuggingFaceConfig {
      */
     public static ModelSpec read(Path directory) {
         Path file = directory.resolve("config.json");
-        JsonNode root = parse(file);
-        String family = text(root, "model_type", "");
-        if (!Family.modelTypes().contains(family)) {
+        JsonNode whole = parse(file);
+        String modelType = text(whole, "model_type", "");
+        if (!Family.modelTypes().contains(modelType)) {
             throw new ModelException(
-                    file + ": model_type '" + family + "' is not supported; supported are " + Family.modelTypes());
+                    file + ": model_type '" + modelType + "' is not supported; supported are " + Family.modelTypes());
         }
         try {
+            Optional<Family> ofText = Family.ofTextPart(modelType);
+            JsonNode root = ofText.isPresent() ? textPart(whole) : whole;
+            String family = ofText.map(Family::modelType).orElse(modelType);
             refuse(root, family);
             ModelSpec spec = spec(directory, root, family);
             spec.config(); // checks the sizes
@@ -62,11 +70,33 @@ public final class HuggingFaceConfig {
         }
     }
 
+    /** Whether a directory has a model that also takes images, of which the text part is read. */
+    public static boolean takesImages(Path directory) {
+        return Family.ofTextPart(text(parse(directory.resolve("config.json")), "model_type", ""))
+                .isPresent();
+    }
+
+    /** The text part of a model's configuration, with what the file says of all parts. */
+    private static JsonNode textPart(JsonNode whole) {
+        if (!(whole.path("text_config") instanceof ObjectNode text)) {
+            throw new ModelException("'text_config' is missing; a model that takes images needs it");
+        }
+        ObjectNode part = text.deepCopy();
+        for (String key : OF_ALL_PARTS) {
+            if (whole.hasNonNull(key)) {
+                part.set(key, whole.get(key));
+            }
+        }
+        return part;
+    }
+
+    /** Gemma's files leave out what is a default of transformers. */
     private static ModelSpec spec(Path directory, JsonNode root, String family) {
+        boolean gemma = family.equals("gemma3_text");
         int hidden = require(root, "hidden_size");
-        int heads = require(root, "num_attention_heads");
-        int headDim = integer(root, "head_dim", heads > 0 ? hidden / heads : 0);
-        int context = integer(root, "max_position_embeddings", 2048);
+        int heads = gemma ? integer(root, "num_attention_heads", 8) : require(root, "num_attention_heads");
+        int headDim = integer(root, "head_dim", gemma ? 256 : heads > 0 ? hidden / heads : 0);
+        int context = integer(root, "max_position_embeddings", gemma ? 1 << 17 : 2048);
         int layers = ModelSpec.requireLayers(require(root, "num_hidden_layers"));
         HuggingFaceLayers kinds = new HuggingFaceLayers(root, family, headDim, context);
         QkNorm norm = switch (family) {
@@ -79,10 +109,9 @@ public final class HuggingFaceConfig {
             case "olmo2", "olmo3" -> NormPlacement.AFTER;
             default -> NormPlacement.BEFORE;
         };
-        boolean gemma = family.equals("gemma3_text");
         boolean bias = family.equals("qwen2") || root.path("attention_bias").asBoolean(false);
         double scale = gemma ? 1 / Math.sqrt(number(root, QUERY_SCALAR, 256)) : LayerSpec.Attention.usualScale(headDim);
-        int kvHeads = integer(root, "num_key_value_heads", heads);
+        int kvHeads = integer(root, "num_key_value_heads", gemma ? 4 : heads);
         int intermediate = require(root, "intermediate_size");
         List<LayerSpec> specs = new ArrayList<>();
         for (int layer = 0; layer < layers; layer++) {
@@ -93,7 +122,7 @@ public final class HuggingFaceConfig {
         return new ModelSpec(
                 family,
                 hidden,
-                require(root, "vocab_size"),
+                gemma ? integer(root, "vocab_size", 262_208) : require(root, "vocab_size"),
                 kinds.contextTokens(),
                 number(root, "rms_norm_eps", 1e-6),
                 gemma ? Math.sqrt(hidden) : 1,

@@ -36,7 +36,7 @@ public final class SafetensorsWeights implements StoredTensors {
     /** A tensor takes about 100 bytes in the index, too. */
     private static final long MAX_INDEX = 32L << 20;
     /** One more than the dimensions of a supported shape, so that a longer one is recognised. */
-    private static final int MAX_NUMBERS = 4;
+    private static final int MAX_NUMBERS = 5;
 
     private static final JsonFactory HEADERS = JsonFactory.builder()
             .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
@@ -195,7 +195,7 @@ public final class SafetensorsWeights implements StoredTensors {
         long[] shape = entry.shape();
         if (shape.length < 1 || shape.length == MAX_NUMBERS) {
             throw new ModelException(file + ": tensor " + name + " has shape " + Arrays.toString(shape)
-                    + "; tensors of one to three dimensions are supported");
+                    + "; tensors of one to four dimensions are supported");
         }
         long rows = rows(shape);
         long columns = shape[shape.length - 1];
@@ -220,7 +220,7 @@ public final class SafetensorsWeights implements StoredTensors {
     private static long rows(long[] shape) {
         long rows = 1;
         for (int i = 0; i < shape.length - 1; i++) {
-            if (shape[i] < 1 || shape[i] > Integer.MAX_VALUE) {
+            if (shape[i] < 1 || shape[i] > Integer.MAX_VALUE || rows > Integer.MAX_VALUE) {
                 return 0;
             }
             rows *= shape[i];

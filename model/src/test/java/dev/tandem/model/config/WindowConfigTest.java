@@ -22,7 +22,8 @@ class WindowConfigTest {
     /** A model of six layers with heads of 16. */
     private ModelSpec read(String family, String more) throws IOException {
         Files.writeString(folder.resolve("config.json"), """
-                {"model_type": "%s", "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 6,
+                {"model_type": "%s", "hidden_size": 32, "num_attention_heads": 2, "num_key_value_heads": 2,
+                 "num_hidden_layers": 6,
                  "head_dim": 16, "intermediate_size": 8, "vocab_size": 10, "max_position_embeddings": 8192%s}
                 """.formatted(family, more.isEmpty() ? "" : ", " + more));
         return HuggingFaceConfig.read(folder);
