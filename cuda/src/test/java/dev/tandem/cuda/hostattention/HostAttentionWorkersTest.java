@@ -474,6 +474,40 @@ class HostAttentionWorkersTest {
         }
     }
 
+    /** Its sequence may move to the GPU, where the token is begun anew. */
+    @ParameterizedTest
+    @CsvSource({"false", "true"})
+    void aPausedTokenLeavesItsRandomNumberToTheNextDraw(boolean afterTheLastLayer) {
+        SamplingParams params = SamplingParams.builder().seed(SEED).build();
+        double expected = new TokenSampler(params, new int[] {0}, Set.of(), 0)
+                .draw(0)
+                .orElseThrow()
+                .uniform();
+        TokenSampler sampler = new TokenSampler(params, new int[] {0}, Set.of(), 0);
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
+            HostToken hostToken = tracker.admit(List.of(new Admission(1, 0, 0, new int[] {0}, sampler)))
+                    .getFirst();
+            assertThat(hostToken.draw.orElseThrow().uniform()).isEqualTo(expected);
+            rig.queues.pause(1);
+            List<Long> paused = new ArrayList<>();
+            if (afterTheLastLayer) {
+                MemorySegment returned = MemorySegment.ofArray(new int[] {hostToken.index});
+                tracker.finishLastLayer(returned, 1, 0, (sequence, chosen, draw, row) -> {}, paused);
+            } else {
+                rig.send(hostToken, 1);
+                spinUntil(() -> {
+                    tracker.collectReleased(paused, new ArrayList<>());
+                    return !paused.isEmpty();
+                });
+            }
+            assertThat(paused).containsExactly(1L);
+            assertThat(sampler.draw(0).orElseThrow().uniform())
+                    .as("seed %d", SEED)
+                    .isEqualTo(expected);
+        }
+    }
+
     @Test
     void aResumedTokenIsNoLongerPaused() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
