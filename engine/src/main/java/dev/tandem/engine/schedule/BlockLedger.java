@@ -299,8 +299,8 @@ final class BlockLedger {
         moved.add(sequence);
     }
 
-    /** Keeps GPU blocks free for all tokens of an in-flight sequence, and one more for its growth. */
-    void keepRoomFor(Sequence sequence) {
+    /** Keeps GPU blocks free for all tokens of an in-flight sequence that is to return, and one for its growth. */
+    void reserveForReturn(Sequence sequence) {
         freeGpu -= missingIn(KvTier.GPU, sequence) + 1;
         returning.add(sequence);
         if (gpuForecast != null) {

@@ -349,7 +349,7 @@ public final class StepDraft {
      * draft do not take it. The token begins anew there.
      */
     public void pauseToReturn(Sequence sequence) {
-        blocks.keepRoomFor(sequence);
+        blocks.reserveForReturn(sequence);
         paused.add(sequence);
     }
 
