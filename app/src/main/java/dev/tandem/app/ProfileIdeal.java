@@ -64,6 +64,7 @@ final class ProfileIdeal {
 
     private static IdealCase caseOf(
             Profile profile, ExecutorLimits limits, double hostBytes, Bounds bounds, Lengths lengths) {
-        return IdealCase.of(profile, limits.gpuKvBytes(), hostBytes, limits.kvBytesPerToken(), lengths, bounds);
+        Lengths held = lengths.within(limits.span().maxTokens());
+        return IdealCase.of(profile, limits.gpuKvBytes(), hostBytes, limits.kvBytesPerToken(), held, bounds);
     }
 }

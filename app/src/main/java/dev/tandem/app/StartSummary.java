@@ -30,6 +30,16 @@ final class StartSummary {
                 "GPU KV " + pool(limits.gpuBlocks(), limits.blockTokens(), limits)
                         + ", host KV "
                         + pool(limits.hostBlocks(), limits.hostBlockTokens(), limits));
+        if (limits.window().slides()) {
+            log.row(
+                    "KV window",
+                    String.format(
+                            Locale.ROOT,
+                            "the last %,d tokens of a request; KV before them is freed",
+                            limits.window().tokens()));
+        } else if (!limits.span().isWhole()) {
+            log.row("KV window", "none: not all layers have the same window, so all of a request's KV is held");
+        }
     }
 
     private static String pool(int blocks, int blockTokens, ExecutorLimits limits) {

@@ -167,7 +167,7 @@ public final class Profiler {
             put(postLayer, 1, sample.nanos(StepTimes::postLayer), 1);
             put(
                     prefillAttention,
-                    (long) rows * (rows + 1) / 2,
+                    limits.span().pairs(0, rows),
                     sample.nanos(StepTimes::prefillAttention),
                     limits.layers());
             if (sample.wall() > 2 * LONG_NANOS) {
@@ -181,7 +181,11 @@ public final class Profiler {
             for (int rows : new int[] {1, 8, 64}) {
                 if (fits(rows, context, tokens)) {
                     Sample sample = sample(decodes(rows, context, AttentionSite.GPU_FROM_GPU));
-                    put(gpuAttention, (long) rows * context, sample.nanos(StepTimes::gpuAttention), limits.layers());
+                    put(
+                            gpuAttention,
+                            (long) rows * limits.span().tokens(context),
+                            sample.nanos(StepTimes::gpuAttention),
+                            limits.layers());
                     put(postLayer, rows, sample.nanos(StepTimes::postLayer), 1);
                     StepTimes t = sample.times();
                     long parts = t.linear() + t.gpuAttention() + t.preLayer() + t.postLayer();
@@ -198,7 +202,7 @@ public final class Profiler {
                     Sample sample = sample(decodes(rows, context, AttentionSite.CPU_FROM_HOST));
                     put(
                             cpuAttention.computeIfAbsent(rows, key -> new TreeMap<>()),
-                            context,
+                            limits.span().tokens(context),
                             sample.nanos(StepTimes::cpuAttention),
                             limits.layers());
                 }

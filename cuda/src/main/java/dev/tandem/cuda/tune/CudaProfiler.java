@@ -15,6 +15,7 @@ import dev.tandem.cuda.step.StepBuffers;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.Curve;
 import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.kv.AttentionSpan;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.SamplingParams;
@@ -182,6 +183,7 @@ final class CudaProfiler {
     /** What context adds to steps of the same number of rows without context. */
     private SortedMap<Double, Double> gpuAttention() {
         SortedMap<Double, Double> points = new TreeMap<>();
+        AttentionSpan span = new AttentionSpan(shape.config().windows());
         int max = Math.min(gpuBlocks * ModelShape.BLOCK_TOKENS, MAX_CONTEXT);
         for (int size = 512; size < 4 * max; size *= 4) {
             int tokens = Math.min(size, max);
@@ -193,7 +195,7 @@ final class CudaProfiler {
                     .whole();
             double bare =
                     timer.decode(decodes, rows, rows, 1, 0, gpuBlocks, REPEATS).whole();
-            put(points, (double) rows * context, (whole - bare) / layers);
+            put(points, (double) rows * span.tokens(context), (whole - bare) / layers);
         }
         return points;
     }

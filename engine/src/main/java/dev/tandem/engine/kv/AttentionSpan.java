@@ -1,6 +1,8 @@
 package dev.tandem.engine.kv;
 
+import java.util.Collections;
 import java.util.List;
+import java.util.stream.IntStream;
 
 /**
  * How many tokens attention reads, as a mean over the layers: layers with a sliding window read no more than that.
@@ -11,30 +13,38 @@ public final class AttentionSpan {
     /** Every layer reads the whole context. */
     public static final AttentionSpan WHOLE = new AttentionSpan(List.of());
 
-    /** Windows of the layers that have one, and how many other layers there are. */
+    /** [kinds] the different windows of layers; {@link Integer#MAX_VALUE} for layers without one. */
     private final int[] windows;
+    /** [kinds] how many layers have it. */
+    private final int[] layers;
 
-    private final int whole;
+    private final int layerCount;
 
     /**
      * The span of a model.
      *
-     * @param windows of each layer, 0 for none; empty when no layer has one
+     * @param ofLayers the window of each layer, 0 for none; empty when no layer has one
      */
-    public AttentionSpan(List<Integer> windows) {
-        this.windows =
-                windows.stream().mapToInt(Integer::intValue).filter(w -> w > 0).toArray();
-        this.whole = windows.size() - this.windows.length;
+    public AttentionSpan(List<Integer> ofLayers) {
+        this.windows = ofLayers.stream()
+                .mapToInt(window -> window == 0 ? Integer.MAX_VALUE : window)
+                .distinct()
+                .toArray();
+        this.layers = IntStream.of(windows)
+                .map(window -> Collections.frequency(ofLayers, window == Integer.MAX_VALUE ? 0 : window))
+                .toArray();
+        this.layerCount = ofLayers.size();
     }
 
     /** Whether every layer reads the whole context. */
     public boolean isWhole() {
-        return windows.length == 0;
+        return IntStream.of(windows).allMatch(window -> window == Integer.MAX_VALUE);
     }
 
     /** Max of {@link #tokens}; {@link Integer#MAX_VALUE} where a layer reads the whole context. */
     public int maxTokens() {
-        return whole > 0 ? Integer.MAX_VALUE : tokens(Integer.MAX_VALUE);
+        boolean bounded = windows.length > 0 && IntStream.of(windows).allMatch(window -> window < Integer.MAX_VALUE);
+        return bounded ? tokens(Integer.MAX_VALUE) : Integer.MAX_VALUE;
     }
 
     /** Tokens that the last of {@code length} tokens attends to, itself included. */
@@ -42,25 +52,28 @@ public final class AttentionSpan {
         if (windows.length == 0) {
             return length;
         }
-        long sum = (long) whole * length;
-        for (int window : windows) {
-            sum += Math.min(window, length);
+        long sum = 0;
+        for (int i = 0; i < windows.length; i++) {
+            sum += (long) layers[i] * Math.min(windows[i], length);
         }
-        return (int) (sum / (whole + windows.length));
+        return (int) (sum / layerCount);
     }
 
     /** Pairs of one of {@code rows} tokens from position {@code start} on and a token that it attends to. */
     public long pairs(int start, int rows) {
-        long all = rows * (long) start + (long) rows * (rows + 1) / 2;
         if (windows.length == 0) {
-            return all;
+            return triangle(start, rows);
         }
-        long sum = whole * all;
-        for (int window : windows) {
+        long sum = 0;
+        for (int i = 0; i < windows.length; i++) {
             // tokens whose context is shorter than the window
-            int inside = Math.clamp(window - (long) start, 0, rows);
-            sum += inside * (long) start + (long) inside * (inside + 1) / 2 + (long) (rows - inside) * window;
+            int inside = Math.clamp(windows[i] - (long) start, 0, rows);
+            sum += layers[i] * (triangle(start, inside) + (long) (rows - inside) * windows[i]);
         }
-        return sum / (whole + windows.length);
+        return sum / layerCount;
+    }
+
+    private static long triangle(int start, int rows) {
+        return rows * (long) start + (long) rows * (rows + 1) / 2;
     }
 }

@@ -36,8 +36,13 @@ class PrefixCacheTest {
     }
 
     private static KvCache cache(int blocks, long hashMask, long maxShared) {
+        return cache(blocks, hashMask, maxShared, KvWindow.NONE);
+    }
+
+    private static KvCache cache(int blocks, long hashMask, long maxShared, KvWindow window) {
         PrefixCacheOptions options = new PrefixCacheOptions(true, 1, hashMask).withEvents(true);
-        return new KvCache(BLOCK, HOST_BLOCK, blocks, 20, PrefillStaging.NONE, options, maxShared);
+        return new KvCache(
+                BLOCK, HOST_BLOCK, blocks, 20, PrefillStaging.NONE, options, maxShared, window, AttentionSpan.WHOLE);
     }
 
     private Sequence sequence(PrefixCaching caching, int... prompt) {
@@ -61,7 +66,8 @@ class PrefixCacheTest {
 
     private PrefixUse sharing(Sequence sequence, KvTier tier) {
         int[] hit = cache.hit(sequence, tier);
-        return PrefixUse.sharing(tier, hit, hit.length, hit.length * cache.blockTokens(tier));
+        int tokens = hit.length * cache.blockTokens(tier);
+        return PrefixUse.sharing(tier, hit, cache.firstHeld(tier, tokens), hit.length, tokens);
     }
 
     private Sequence start(Sequence sequence) {
@@ -79,7 +85,10 @@ class PrefixCacheTest {
     private Optional<Swap> move(Sequence sequence, KvTier tier) {
         int[] hit = cache.hit(sequence, tier);
         int shared = tier == KvTier.HOST ? hit.length : hit.length / 2 * 2;
-        PrefixUse use = PrefixUse.sharing(tier, hit, shared, shared * cache.blockTokens(tier));
+        int first = cache.firstHeld(tier, sequence.computed());
+        PrefixUse use = shared > first
+                ? PrefixUse.sharing(tier, hit, first, shared, shared * cache.blockTokens(tier))
+                : PrefixUse.nothing(tier);
         if (sequence.table().tier() == tier
                 || sequence.computed() == 0
                 || cache.blocksFor(tier, sequence.computed()) > cache.pool(tier).free()) {
@@ -448,9 +457,17 @@ class PrefixCacheTest {
      * tokens up to there. {@code -Dtandem.cache.operations} sets their number.
      */
     @ParameterizedTest
-    @CsvSource({"-1, 9223372036854775807", "15, 9223372036854775807", "-1, 6", "0, 20"})
-    void randomOperationsKeepAllInvariants(long hashMask, long maxShared) {
-        new RandomOperations(7 + hashMask + maxShared, hashMask, maxShared).run();
+    @CsvSource({
+        "-1, 9223372036854775807, 0",
+        "15, 9223372036854775807, 0",
+        "-1, 6, 0",
+        "0, 20, 0",
+        "-1, 9223372036854775807, 21",
+        "15, 20, 9"
+    })
+    void randomOperationsKeepAllInvariants(long hashMask, long maxShared, int window) {
+        KvWindow held = window == 0 ? KvWindow.NONE : new KvWindow(window, HOST_BLOCK, 12);
+        new RandomOperations(7 + hashMask + maxShared, hashMask, maxShared, held).run();
     }
 
     private final class RandomOperations {
@@ -464,11 +481,16 @@ class PrefixCacheTest {
         final List<Sequence> waiting = new ArrayList<>();
         final KvEventFollower follower = new KvEventFollower();
 
-        RandomOperations(long seed, long hashMask, long maxShared) {
+        final KvWindow window;
+        /** How often a sequence held no first block. */
+        int slid;
+
+        RandomOperations(long seed, long hashMask, long maxShared, KvWindow window) {
+            this.window = window;
             this.seed = seed;
             this.random = new SplittableRandom(seed);
             this.maxShared = maxShared;
-            cache = cache(30, hashMask, maxShared);
+            cache = cache(30, hashMask, maxShared, window);
         }
 
         void run() {
@@ -518,12 +540,14 @@ class PrefixCacheTest {
             assertThat(List.of(
                             use.gpuHits(),
                             use.hostHits(),
-                            use.copiedHits(),
                             use.gpu().evictions(),
                             use.host().evictions()))
                     .as("seed %d: %s", seed, use)
                     .allMatch(count -> count > 0);
-            assertThat(use.demotions()).as("seed %d", seed).isPositive();
+            assertThat(List.of(use.copiedHits(), use.demotions()))
+                    .as("seed %d: prefixes copied between the tiers, unless there is a window", seed)
+                    .allMatch(count -> count > 0 != window.slides());
+            assertThat(slid > 0).as("seed %d", seed).isEqualTo(window.slides());
         }
 
         /** Whoever follows the events knows what both trees hold, after each operation. */
@@ -577,9 +601,9 @@ class PrefixCacheTest {
         void start(Sequence sequence) {
             KvTier tier = random.nextInt(3) == 0 ? KvTier.HOST : KvTier.GPU;
             PrefixUse use = sharing(sequence, tier);
-            if (tier == KvTier.GPU && cache.pool(tier).shared() + use.shared() > maxShared) {
+            if (tier == KvTier.GPU && cache.pool(tier).shared() + use.listed() > maxShared) {
                 use = PrefixUse.nothing(tier);
-            } else if (random.nextBoolean()) {
+            } else if (random.nextBoolean() && !window.slides()) {
                 use = copying(sequence, use);
             }
             assertThat(use.tokens()).as("seed %d", seed).isLessThan(sequence.length());
@@ -590,7 +614,7 @@ class PrefixCacheTest {
             cache.claim(sequence, use);
             if (needed > cache.pool(tier).free()) { // a draft would not have started it
                 cache.endCopy(sequence, use);
-                for (int i = use.shared() - 1; i >= 0; i--) {
+                for (int i = use.shared() - 1; i >= use.first(); i--) {
                     cache.pool(tier).give(use.found()[i], sequence.key());
                 }
                 return;
@@ -644,14 +668,20 @@ class PrefixCacheTest {
                     if (sequence.remaining() == 0) {
                         sequence.append(random.nextInt(100) == 0 ? 1 : 0, 0);
                     }
-                    int rows = 1 + random.nextInt(sequence.remaining());
+                    int rows = 1 + random.nextInt(Math.min(sequence.remaining(), window.slides() ? 12 : 60));
                     if (sequence.length() < 60 && cache.grow(sequence, sequence.length())) {
                         int before = sequence.computed();
                         sequence.advance(rows);
                         for (int at = before; at < sequence.computed(); at++) {
                             contents[sequence.table().tier().ordinal()][slot(sequence, at)] = content(sequence, at);
                         }
+                        boolean async = window.slides() && random.nextInt(3) == 0;
+                        if (async) { // the result of the step is known after its submit
+                            cache.slide(sequence);
+                        }
                         cache.register(sequence, sequence.computed());
+                        cache.slide(sequence);
+                        slid += sequence.table().first() > 0 ? 1 : 0;
                     }
                 }
             }
@@ -667,7 +697,7 @@ class PrefixCacheTest {
         }
 
         void checkContents(Sequence sequence) {
-            for (int at = 0; at < sequence.computed(); at++) {
+            for (int at = window.start(sequence.computed()); at < sequence.computed(); at++) {
                 if (contents[sequence.table().tier().ordinal()][slot(sequence, at)] != content(sequence, at)) {
                     throw new AssertionError("seed " + seed + ": " + sequence + " reads other KV at " + at + " on "
                             + sequence.table().tier());

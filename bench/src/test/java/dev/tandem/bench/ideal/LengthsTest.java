@@ -1,0 +1,31 @@
+package dev.tandem.bench.ideal;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
+
+import org.junit.jupiter.api.Test;
+
+class LengthsTest {
+    private static final Lengths REQUESTS = Lengths.divisible(1000, 400, 0);
+
+    @Test
+    void aWindowLimitsWhatRequestsHold() {
+        Lengths held = REQUESTS.within(1200);
+        // half of the output has a context of 1,000 to 1,200 tokens, the other half of 1,200
+        assertThat(held.context()).isEqualTo(1150, within(1e-9));
+        assertThat(held.requestsOf().applyAsDouble(11_500)).isEqualTo(10, within(1e-9));
+        assertThat(REQUESTS.context()).isEqualTo(1200, within(1e-9));
+    }
+
+    @Test
+    void aWindowLimitsWhatPromptTokensAttendTo() {
+        // the first 500 tokens attend to 250 on average, the others to 500
+        assertThat(REQUESTS.within(500).contextOfPromptToken()).isEqualTo(375, within(1e-9));
+        assertThat(REQUESTS.contextOfPromptToken()).isEqualTo(500, within(1e-9));
+    }
+
+    @Test
+    void aWindowAsLongAsTheRequestsChangesNothing() {
+        assertThat(REQUESTS.within(1400)).isSameAs(REQUESTS);
+    }
+}
