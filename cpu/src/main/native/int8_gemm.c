@@ -163,7 +163,7 @@ INLINE void multiply(
 /*
  * Multiplies some rows by a panel and adds the result to out [rows][32].
  *
- * format: QuantFormat's ordinal
+ * format: as Int8Kernel.java numbers them
  * x: [groups][stride][group] int8 from the first row on, as tandem_int8_arrange writes them
  * steps, sums: [groups][stride] from the first row on
  */

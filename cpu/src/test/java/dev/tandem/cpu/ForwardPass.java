@@ -41,8 +41,7 @@ final class ForwardPass implements AutoCloseable {
         MatrixPacker packer = new MatrixPacker(
                 arena, (count, body) -> IntStream.range(0, count).forEach(body));
         LlamaWeights weights = LlamaWeights.load(checkpoint.spec(), checkpoint.weights(), type, packer);
-        this.forward = new LlamaForward(
-                checkpoint.spec(), weights, stores, workers, threads, precision, arena);
+        this.forward = new LlamaForward(checkpoint.spec(), weights, stores, workers, threads, precision, arena);
         this.activations = new Activations(checkpoint.spec());
     }
 

@@ -71,8 +71,7 @@ class Int8ActivationsTest {
     private static SubBatch batch(int[] tokens, int start) {
         int[] chunk = Arrays.copyOfRange(tokens, start, Math.min(tokens.length, start + CHUNK));
         int[] blocks = IntStream.range(0, 64).toArray();
-        return new SubBatch(
-                List.of(new Chunk(1, start, chunk, blocks, AttentionSite.GPU_FROM_GPU, Optional.empty())));
+        return new SubBatch(List.of(new Chunk(1, start, chunk, blocks, AttentionSite.GPU_FROM_GPU, Optional.empty())));
     }
 
     /** The divergence of one distribution from another, in nats. */

@@ -151,7 +151,7 @@ public final class Int8Kernel {
         QuantFormat format = matrix.format();
         try {
             multiply.invokeExact(
-                    format.ordinal(),
+                    code(format),
                     MemorySegment.ofAddress(matrix.panel(panel)),
                     matrix.depth(),
                     MemorySegment.ofArray(quants).asSlice((long) from * format.group),
@@ -163,6 +163,20 @@ public final class Int8Kernel {
         } catch (Throwable e) {
             throw ForeignCall.failed("tandem_int8_multiply", e);
         }
+    }
+
+    /** The number by which the C source knows a format. */
+    private static int code(QuantFormat format) {
+        return switch (format) {
+            case Q4_0 -> 0;
+            case Q4_1 -> 1;
+            case Q5_0 -> 2;
+            case Q5_1 -> 3;
+            case Q8_0 -> 4;
+            case Q4_K -> 5;
+            case Q5_K -> 6;
+            case Q6_K -> 7;
+        };
     }
 
     private static MemorySegment from(float[] values, int at) {
