@@ -8,13 +8,15 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 folder=$1
 java_home=$("$root/tandem" java-home)
 machine=$(uname -m)
-if [ "$machine" = x86_64 ] &&
-  ! "$java_home/bin/jar" tf "$root"/app/target/lib/tandem-cpu-*.jar | grep -q native/libtandem-amx.so; then
-  echo "The build has no AMX kernel; $root/cpu/target/classes/native/amx.log has the reason." >&2
-  echo "It needs GCC 11 or newer on x86-64 Linux." >&2
-  echo "Install it (apt-get install gcc), then: touch $root/cpu/pom.xml; $root/tandem build" >&2
-  exit 1
-fi
+for kernel in amx int8; do
+  if [ "$machine" = x86_64 ] &&
+    ! "$java_home/bin/jar" tf "$root"/app/target/lib/tandem-cpu-*.jar | grep -q "native/libtandem-$kernel.so"; then
+    echo "The build has no kernel $kernel; $root/cpu/target/classes/native/$kernel.log has the reason." >&2
+    echo "It needs GCC 11 or newer on x86-64 Linux." >&2
+    echo "Install it (apt-get install gcc), then: touch $root/cpu/pom.xml; $root/tandem build" >&2
+    exit 1
+  fi
+done
 if ! "$java_home/bin/jar" tf "$root"/app/target/lib/tandem-grammar-*.jar | grep -q native/libtandem-grammar.so; then
   echo "The build has no llguidance; $root/grammar/target/cargo/build.log has the reason." >&2
   echo "It needs cargo (Rust 1.87 or newer): https://rustup.rs." >&2

@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.cpu.simd.ActivationPrecision;
 import dev.tandem.engine.config.ConfigurationException;
 import java.nio.file.Path;
 import java.util.Optional;
@@ -29,6 +30,15 @@ final class AdvancedOptions {
     boolean pinThreads = true;
 
     @Option(
+            names = "--cpu-activations",
+            paramLabel = "PRECISION",
+            defaultValue = "exact",
+            description =
+                    "Activations in the CPU executor's products with quantised GGUF blocks: exact for fp32, or int8,"
+                            + " which is faster and less exact and needs AVX-512 with VNNI. Default: ${DEFAULT-VALUE}.")
+    ActivationPrecision cpuActivations = ActivationPrecision.EXACT;
+
+    @Option(
             names = "--trace",
             paramLabel = "FILE",
             description = "Write a timeline of steps, GPU layers and CPU attention to this file at the end, for"
@@ -44,9 +54,18 @@ final class AdvancedOptions {
                     + " that other options leave open. Default: none.")
     Optional<Preset> preset = Optional.empty();
 
-    /** @throws ConfigurationException that names the option, its value and the remedy */
-    void check() {
+    /**
+     * Checks what needs no model.
+     *
+     * @param gpu whether the model runs on a GPU
+     * @throws ConfigurationException that names the option, its value and the remedy
+     */
+    void check(boolean gpu) {
         checkThreads("--threads", threads);
+        if (gpu && cpuActivations != ActivationPrecision.EXACT) {
+            throw new ConfigurationException("--cpu-activations " + cpuActivations.flag()
+                    + " is for the CPU executor, and the model runs on a GPU; leave it out, or use --device cpu");
+        }
         trace.ifPresent(file -> OutputFile.check("--trace", file));
     }
 

@@ -4,6 +4,7 @@ import dev.tandem.bench.Profiler;
 import dev.tandem.cpu.CpuExecutor;
 import dev.tandem.cpu.CpuOptions;
 import dev.tandem.cpu.attention.KvStore;
+import dev.tandem.cpu.simd.ActivationPrecision;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cpu.topology.NumaInterleaving;
@@ -47,6 +48,7 @@ final class CpuBackend {
                 options.strategy.attentionThreads.orElse(threads),
                 options.advanced.pinThreads && topology.canPin(threads),
                 type,
+                options.advanced.cpuActivations,
                 type,
                 gpuBlocks,
                 hostBlocks,
@@ -88,15 +90,26 @@ final class CpuBackend {
             log.notice(
                     "--kv-checksums has no effect: the CPU executor moves no KV between GPU and host. Leave it out.");
         }
+        boolean blocks = keepsBlocks(checkpoint);
+        boolean int8 = chosen.cpu.activations() == ActivationPrecision.INT8;
+        if (int8 && !blocks) {
+            throw new ConfigurationException("--cpu-activations int8 needs a GGUF file with quantised blocks, and "
+                    + checkpoint.name() + " has none; use --cpu-activations exact, or a file such as Q4_K_M");
+        }
         CpuExecutor executor = new CpuExecutor(log.watched(checkpoint), chosen.cpu);
-        String kept = keepsBlocks(checkpoint) ? "GGUF blocks as they are, KV in " : "computed in ";
-        StartSummary.weights(kept + chosen.cpu.weightType().flag(), executor.weightBytes(), options.dtype, log);
+        String kept = blocks ? "GGUF blocks as they are, KV in " : "computed in ";
+        String activations = int8 ? ", int8 activations" : "";
+        StartSummary.weights(
+                kept + chosen.cpu.weightType().flag() + activations, executor.weightBytes(), options.dtype, log);
         StartSummary.memory(executor.limits(), log);
         StartSummary.tiers(
                 options.strategy.chosen(), chosen.cpu.attentionThreads(), Optional.empty(), executor.limits(), log);
         NumaInterleaving.system().report().ifPresent(log::detail);
         String profile = Profiles.name(
-                checkpoint.name(), chosen.cpu.weightType().flag(), chosen.cpu.threads(), chosen.cpu.attentionThreads());
+                checkpoint.name(),
+                chosen.cpu.weightType().flag() + activations,
+                chosen.cpu.threads(),
+                chosen.cpu.attentionThreads());
         return new Backend(
                 executor,
                 checkpoint.name(),

@@ -118,7 +118,7 @@ final class ModelOptions {
         memory.check();
         scheduling.check();
         strategy.check(budget(), scheduling);
-        advanced.check();
+        advanced.check(gpu.chosen());
     }
 
     /**

@@ -133,6 +133,13 @@ class FirstErrorTest {
                 new Case(serve + "--threads 0", "--threads 0", "at least 1"),
                 new Case(serve + "--threads 1000000", "--threads 1000000", "at most"),
                 new Case(serve + "--attention-threads 0", "--attention-threads 0", "at least 1"),
+                new Case(serve + "--cpu-activations int4", "--cpu-activations", "EXACT, INT8"),
+                // the model has no quantised blocks; or the processor has no VNNI
+                new Case(serve + "--cpu-activations int8", "--cpu-activations int8", "use --cpu-activations exact"),
+                new Case(
+                        "serve DIR/dummy --device cuda --port 0 --cpu-activations int8",
+                        "--cpu-activations int8",
+                        "runs on a GPU; leave it out"),
                 new Case(serve + "--threads 1 --attention-threads 2", "--attention-threads 2", "use 1 to 1"),
                 new Case(serve + "--host-watchdog 0", "--host-watchdog 0", "above 0"),
                 new Case(serve + "--host-watchdog NaN", "--host-watchdog NaN", "above 0"),

@@ -97,8 +97,14 @@ public final class CpuExecutor implements Executor {
                     store(KvTier.HOST, options.hostBlocks(), config, options.kvType()));
             LlamaWeights weights = loadWeights(checkpoint.spec(), options.weightType());
             this.weightBytes = weights.bytes();
-            this.forward =
-                    new LlamaForward(checkpoint.spec(), weights, stores, workers, options.attentionThreads(), arena);
+            this.forward = new LlamaForward(
+                    checkpoint.spec(),
+                    weights,
+                    stores,
+                    workers,
+                    options.attentionThreads(),
+                    options.activations(),
+                    arena);
             this.samplingScratch = new SamplingScratch[workers.size()];
             Arrays.setAll(samplingScratch, i -> new SamplingScratch());
             Arrays.setAll(activations, i -> new Activations(checkpoint.spec()));

@@ -3,6 +3,7 @@ package dev.tandem.cpu;
 import dev.tandem.cpu.attention.AttentionScratch;
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.attention.PagedAttention;
+import dev.tandem.cpu.simd.ActivationPrecision;
 import dev.tandem.cpu.simd.GemmInput;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.simd.PackedMatrix;
@@ -49,7 +50,7 @@ public final class KernelWarmUp {
             PagedAttention.Rule rule = new PagedAttention.Rule(3, 0, 0.1);
             float[] x = new float[16 * DEPTH];
             Arrays.fill(x, 0.1f);
-            GemmInput input = new GemmInput();
+            GemmInput input = new GemmInput(ActivationPrecision.EXACT);
             float[] out = new float[16 * DEPTH];
             PagedAttention.Tile tile = new PagedAttention.Tile(
                     store, 0, 0, KvView.of(0, 1), 20, 2, rule, x, 0, 3 * DEPTH, out, 0, 3 * DEPTH);

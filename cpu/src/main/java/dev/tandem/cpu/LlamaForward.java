@@ -3,6 +3,7 @@ package dev.tandem.cpu;
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.attention.KvStores;
 import dev.tandem.cpu.attention.PagedAttention;
+import dev.tandem.cpu.simd.ActivationPrecision;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.simd.PackedMatrix;
 import dev.tandem.cpu.simd.RowOps;
@@ -51,6 +52,7 @@ final class LlamaForward {
 
     /**
      * @param attentionThreads how many workers compute the attention that a plan gives to the CPU
+     * @param precision of activations in GEMMs with quantised matrices
      * @param arena owns the scratch memory
      */
     LlamaForward(
@@ -59,6 +61,7 @@ final class LlamaForward {
             KvStores stores,
             WorkerPool workers,
             int attentionThreads,
+            ActivationPrecision precision,
             Arena arena) {
         this.attentionThreads = attentionThreads;
         this.spec = spec;
@@ -77,7 +80,7 @@ final class LlamaForward {
         this.rules = attention.stream().map(PagedAttention.Rule::of).toArray(PagedAttention.Rule[]::new);
         this.epsilon = (float) config.normEpsilon();
         this.attention = new ParallelAttention(workers, config.group(), config.headDim(), arena);
-        this.gemm = new ParallelGemm(workers, arena);
+        this.gemm = new ParallelGemm(workers, precision, arena);
     }
 
     /** Query tokens per attention tile. */

@@ -1,5 +1,6 @@
 package dev.tandem.cpu;
 
+import dev.tandem.cpu.simd.ActivationPrecision;
 import dev.tandem.cpu.simd.GemmInput;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.simd.PackedMatrix;
@@ -29,8 +30,11 @@ final class ParallelGemm {
     /** Per worker, a copy of a panel's outputs: of a quantised matrix, or of a panel that is not whole. */
     private final float[][] tiles;
 
-    /** @param arena owns the scratch memory */
-    ParallelGemm(WorkerPool workers, Arena arena) {
+    /**
+     * @param precision of activations in GEMMs with quantised matrices
+     * @param arena owns the scratch memory
+     */
+    ParallelGemm(WorkerPool workers, ActivationPrecision precision, Arena arena) {
         this.workers = workers;
         this.scratch = new MemorySegment[workers.size()];
         this.tiles = new float[workers.size()][];
@@ -39,7 +43,7 @@ final class ParallelGemm {
             tiles[i] = new float[PanelGemm.MAX_ROWS * Lanes.PANEL];
         }
         for (int i = 0; i < MAX_MATRICES; i++) {
-            inputs[i] = new GemmInput();
+            inputs[i] = new GemmInput(precision);
         }
     }
 

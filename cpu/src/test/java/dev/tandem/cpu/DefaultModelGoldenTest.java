@@ -3,6 +3,7 @@ package dev.tandem.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.cpu.TestModels.Golden;
+import dev.tandem.cpu.simd.ActivationPrecision;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Preemption;
@@ -68,7 +69,8 @@ class DefaultModelGoldenTest {
     @Test
     void greedyTokensOfConcurrentPromptsMatchTransformers() {
         List<Golden> goldens = goldens();
-        CpuOptions options = new CpuOptions(2, 2, false, DataType.FLOAT32, DataType.FLOAT32, 100, 100, 256);
+        CpuOptions options = new CpuOptions(
+                2, 2, false, DataType.FLOAT32, ActivationPrecision.EXACT, DataType.FLOAT32, 100, 100, 256);
         try (EngineHarness engine =
                 EngineHarness.gpuOnly(new CpuExecutor(open(), options), new Budget(256, 16, 64), Preemption.SWAP)) {
             for (int i = 0; i < goldens.size(); i++) {

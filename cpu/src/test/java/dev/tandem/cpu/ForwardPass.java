@@ -2,6 +2,7 @@ package dev.tandem.cpu;
 
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.attention.KvStores;
+import dev.tandem.cpu.simd.ActivationPrecision;
 import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.kv.KvTier;
@@ -26,8 +27,13 @@ final class ForwardPass implements AutoCloseable {
     private final LlamaForward forward;
     private final Activations activations;
 
-    /** @param blocks per KV pool */
+    /** A pass with exact activations. */
     ForwardPass(Checkpoint checkpoint, DataType type, int blocks, int threads) {
+        this(checkpoint, type, blocks, threads, ActivationPrecision.EXACT);
+    }
+
+    /** @param blocks per KV pool */
+    ForwardPass(Checkpoint checkpoint, DataType type, int blocks, int threads, ActivationPrecision precision) {
         this.checkpoint = checkpoint;
         this.config = checkpoint.config();
         this.workers = new WorkerPool(threads, false);
@@ -35,7 +41,7 @@ final class ForwardPass implements AutoCloseable {
         MatrixPacker packer = new MatrixPacker(
                 arena, (count, body) -> IntStream.range(0, count).forEach(body));
         LlamaWeights weights = LlamaWeights.load(checkpoint.spec(), checkpoint.weights(), type, packer);
-        this.forward = new LlamaForward(checkpoint.spec(), weights, stores, workers, threads, arena);
+        this.forward = new LlamaForward(checkpoint.spec(), weights, stores, workers, threads, precision, arena);
         this.activations = new Activations(checkpoint.spec());
     }
 

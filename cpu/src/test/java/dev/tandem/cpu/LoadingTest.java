@@ -3,6 +3,7 @@ package dev.tandem.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.tandem.cpu.simd.ActivationPrecision;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Preemption;
@@ -23,7 +24,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Loading of weights: a missing tensor, and dummy weights. */
 class LoadingTest {
     private static final CpuOptions OPTIONS =
-            new CpuOptions(1, 1, false, DataType.BFLOAT16, DataType.BFLOAT16, 8, 0, 64);
+            new CpuOptions(1, 1, false, DataType.BFLOAT16, ActivationPrecision.EXACT, DataType.BFLOAT16, 8, 0, 64);
 
     /** Weights in which one tensor is missing. */
     private record Without(Weights all, String missing) implements Weights {

@@ -2,6 +2,7 @@ package dev.tandem.cpu;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.cpu.simd.ActivationPrecision;
 import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.simd.PackedMatrix;
 import dev.tandem.cpu.topology.WorkerPool;
@@ -46,7 +47,7 @@ class ParallelGemmTest {
             float[] before = floats(rows * STRIDE, random);
             float[] together = before.clone();
             float[] apart = before.clone();
-            ParallelGemm gemm = new ParallelGemm(workers, arena);
+            ParallelGemm gemm = new ParallelGemm(workers, ActivationPrecision.EXACT, arena);
             gemm.add(matrices, rows, x, DEPTH, together, STRIDE);
             int first = 0;
             for (PackedMatrix matrix : matrices) {

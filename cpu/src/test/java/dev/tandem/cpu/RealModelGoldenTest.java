@@ -3,6 +3,7 @@ package dev.tandem.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
+import dev.tandem.cpu.simd.ActivationPrecision;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
@@ -82,7 +83,8 @@ class RealModelGoldenTest {
     }
 
     private static void check(String strategy, Path file, String folder, int gpuBlocks) {
-        CpuOptions options = new CpuOptions(2, 2, false, DataType.FLOAT32, DataType.FLOAT32, gpuBlocks, 100, 256);
+        CpuOptions options = new CpuOptions(
+                2, 2, false, DataType.FLOAT32, ActivationPrecision.EXACT, DataType.FLOAT32, gpuBlocks, 100, 256);
         PolicyScheduler scheduler = PolicyScheduler.of(
                 strategy.equals("gpu-only")
                         ? new GpuOnly(BUDGET, Preemption.SWAP)

@@ -1,5 +1,6 @@
 package dev.tandem.cpu;
 
+import dev.tandem.cpu.simd.ActivationPrecision;
 import dev.tandem.engine.executor.Readiness;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
@@ -45,7 +46,9 @@ final class TestModels {
 
     static CpuExecutor executor(String family, DataType type, int gpuBlocks, int hostBlocks, int threads) {
         return new CpuExecutor(
-                open(family), new CpuOptions(threads, threads, false, type, type, gpuBlocks, hostBlocks, 256));
+                open(family),
+                new CpuOptions(
+                        threads, threads, false, type, ActivationPrecision.EXACT, type, gpuBlocks, hostBlocks, 256));
     }
 
     /** A model of five layers with seeded weights, so that in-flight tokens wait between layers. */
@@ -62,7 +65,9 @@ final class TestModels {
             String directory, DataType type, int gpuBlocks, int hostBlocks, Readiness readiness) {
         Checkpoint checkpoint = Checkpoint.open(directory(directory), LoadFormat.DUMMY, 9);
         return new CpuExecutor(
-                checkpoint, new CpuOptions(2, 1, false, type, type, gpuBlocks, hostBlocks, 256), readiness);
+                checkpoint,
+                new CpuOptions(2, 1, false, type, ActivationPrecision.EXACT, type, gpuBlocks, hostBlocks, 256),
+                readiness);
     }
 
     /** The answer of transformers: prompt, greedy continuation, and the logits of every prompt position. */

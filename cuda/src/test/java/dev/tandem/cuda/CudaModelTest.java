@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.cpu.CpuExecutor;
 import dev.tandem.cpu.CpuOptions;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
+import dev.tandem.cpu.simd.ActivationPrecision;
 import dev.tandem.cuda.kernels.GpuRig;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.engine.EngineHarness;
@@ -260,7 +261,8 @@ class CudaModelTest {
             prompt[golden.prompt().length + i] = actual.get(i);
         }
         Checkpoint checkpoint = Checkpoint.open(FAMILIES.resolve(family), LoadFormat.AUTO, 0);
-        CpuOptions options = new CpuOptions(1, 1, false, DataType.FLOAT32, DataType.FLOAT32, 20, 0, 256);
+        CpuOptions options =
+                new CpuOptions(1, 1, false, DataType.FLOAT32, ActivationPrecision.EXACT, DataType.FLOAT32, 20, 0, 256);
         try (CpuExecutor reference = new CpuExecutor(checkpoint, options)) {
             int[] blocks = java.util.stream.IntStream.range(0, 20).toArray();
             TokenSampler sampler = new TokenSampler(

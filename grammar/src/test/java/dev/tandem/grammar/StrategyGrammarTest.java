@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.cpu.CpuExecutor;
 import dev.tandem.cpu.CpuOptions;
+import dev.tandem.cpu.simd.ActivationPrecision;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.request.SamplingParams;
@@ -68,7 +69,16 @@ class StrategyGrammarTest {
         Path folder = Path.of("../cpu/src/test/resources/families/deep");
         return new CpuExecutor(
                 Checkpoint.open(folder, LoadFormat.DUMMY, 9),
-                new CpuOptions(2, 1, false, DataType.BFLOAT16, DataType.BFLOAT16, gpuBlocks, hostBlocks, 256),
+                new CpuOptions(
+                        2,
+                        1,
+                        false,
+                        DataType.BFLOAT16,
+                        ActivationPrecision.EXACT,
+                        DataType.BFLOAT16,
+                        gpuBlocks,
+                        hostBlocks,
+                        256),
                 readiness);
     }
 

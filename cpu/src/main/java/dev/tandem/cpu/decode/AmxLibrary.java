@@ -2,18 +2,13 @@ package dev.tandem.cpu.decode;
 
 import dev.tandem.cpu.topology.CpuInfo;
 import dev.tandem.cpu.topology.ForeignCall;
-import java.io.IOException;
-import java.io.InputStream;
-import java.lang.foreign.Arena;
+import dev.tandem.cpu.topology.NativeLibrary;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.util.Optional;
 
 /**
@@ -21,8 +16,6 @@ import java.util.Optional;
  * processor has AMX with bf16, and the operating system lets this process use AMX.
  */
 public final class AmxLibrary {
-    private static final String RESOURCE = "/native/libtandem-amx.so";
-
     private record Loaded(Optional<AmxLibrary> library, String reason) {}
 
     private static final Loaded LOADED = load();
@@ -49,19 +42,10 @@ public final class AmxLibrary {
         if (!CpuInfo.features().contains("amx_bf16") || !CpuInfo.features().contains("avx512_bf16")) {
             return new Loaded(Optional.empty(), "this processor has no AMX with bf16");
         }
-        try (InputStream file = AmxLibrary.class.getResourceAsStream(RESOURCE)) {
-            if (file == null) {
-                return new Loaded(Optional.empty(), "the build found no C compiler for the AMX kernel");
-            }
-            Path copy = Files.createTempFile("tandem-amx", ".so");
-            try {
-                Files.copy(file, copy, StandardCopyOption.REPLACE_EXISTING);
-                return link(SymbolLookup.libraryLookup(copy, Arena.global()));
-            } finally {
-                Files.delete(copy);
-            }
-        } catch (IOException | IllegalArgumentException e) {
-            return new Loaded(Optional.empty(), "the AMX kernel cannot be loaded: " + e.getMessage());
+        try {
+            return link(NativeLibrary.open("tandem-amx"));
+        } catch (NativeLibrary.UnavailableException e) {
+            return new Loaded(Optional.empty(), String.valueOf(e.getMessage()));
         }
     }
 

@@ -1,16 +1,21 @@
 package dev.tandem.cpu.simd;
 
 import java.util.Arrays;
+import java.util.Optional;
 
 /**
  * The input rows of a GEMM, arranged for the kernels of one kind of {@link PackedMatrix}. Rows for {@link GroupKernel}
  * and {@link GroupGemm} are interleaved in groups of eight. For quantised matrices, inputs are multiplied by
- * {@link QuantFormat#inputFactor} and summed per group, once for all panels. The buffers grow as needed.
+ * {@link QuantFormat#inputFactor} and summed per group, once for all panels; or they are rounded to int8 for
+ * {@link Int8Kernel}. The buffers grow as needed.
  *
  * <p>Owned by: the thread that calls {@link #begin}; between that and the GEMM, threads may arrange disjoint parts.
  */
 public final class GemmInput {
     private static final int PERIOD = QuantFormat.MIN_GROUP;
+
+    /** Rounds inputs of quantised matrices to int8; empty if they stay fp32. */
+    private final Optional<Int8Kernel> int8;
 
     private final float[] factors = new float[PERIOD];
     private int depth;
@@ -25,6 +30,8 @@ public final class GemmInput {
     private float[] given = new float[0];
 
     private int givenStride;
+    /** Whether the rows are rounded to int8. */
+    private boolean rounded;
 
     /** [interleaved / 8][depth][8]. */
     float[] groups = new float[0];
@@ -32,8 +39,23 @@ public final class GemmInput {
     float[] singles = new float[0];
 
     private float[] multiplied = new float[0];
-    /** [interleaved / 8][depth / group][8], then [other rows, depth / group]. */
+    /** [interleaved / 8][depth / group][8], then [other rows, depth / group]; of int8, [depth / group][rows]. */
     float[] sums = new float[0];
+
+    private byte[] quants = new byte[0];
+    private float[] steps = new float[0];
+    private QuantFormat format = QuantFormat.Q8_0;
+
+    /** Rows for kernels that compute with this precision. */
+    public GemmInput(ActivationPrecision precision) {
+        this.int8 = switch (precision) {
+            case EXACT -> Optional.empty();
+            case INT8 -> {
+                String message = "int8 activations cannot be multiplied here: " + Int8Kernel.obstacle();
+                yield Optional.of(Int8Kernel.find().orElseThrow(() -> new IllegalStateException(message)));
+            }
+        };
+    }
 
     /** Whether what is arranged for one of two matrices serves the other. */
     public static boolean alike(PackedMatrix one, PackedMatrix other) {
@@ -50,7 +72,8 @@ public final class GemmInput {
     public void begin(PackedMatrix matrix, int rows, float[] x, int xs) {
         this.depth = matrix.depth();
         this.rows = rows;
-        this.interleaved = GroupKernel.grouped(rows);
+        this.rounded = rounds(matrix);
+        this.interleaved = rounded ? 0 : GroupKernel.grouped(rows);
         this.given = x;
         this.givenStride = xs;
         groups = reserve(groups, interleaved * depth);
@@ -59,6 +82,14 @@ public final class GemmInput {
                 group = 0;
                 Arrays.fill(factors, 1);
                 singles = x;
+            }
+            case PackedMatrix.Quantised quantised
+            when rounded -> {
+                format = quantised.format();
+                group = format.group;
+                quants = quants.length < rows * depth ? new byte[rows * depth] : quants;
+                steps = reserve(steps, rows * sumStride());
+                sums = reserve(sums, rows * sumStride());
             }
             case PackedMatrix.Quantised quantised -> {
                 group = quantised.format().group;
@@ -70,6 +101,10 @@ public final class GemmInput {
                 singles = multiplied;
             }
         }
+    }
+
+    private boolean rounds(PackedMatrix matrix) {
+        return int8.isPresent() && matrix instanceof PackedMatrix.Quantised;
     }
 
     private static float[] reserve(float[] buffer, int size) {
@@ -85,6 +120,12 @@ public final class GemmInput {
     public void arrange(int part) {
         int first = part * GroupKernel.ROWS;
         int last = Math.min(rows, first + GroupKernel.ROWS);
+        if (rounded) {
+            for (int row = first; row < last; row++) {
+                int8.orElseThrow().arrange(format, depth, given, row * givenStride, rows, row, quants, steps, sums);
+            }
+            return;
+        }
         if (first < interleaved) {
             interleave(first);
         }
@@ -146,6 +187,19 @@ public final class GemmInput {
     /** How far apart rows are in {@link #singles}. */
     int singleStride() {
         return group == 0 ? givenStride : depth;
+    }
+
+    /**
+     * Computes {@code out[row] += x[row] · panel} for {@code count} rows from {@code from}, if the rows are rounded to
+     * int8.
+     *
+     * @return whether they are
+     */
+    boolean multipliesInt8(PackedMatrix.Quantised matrix, int panel, int from, int count, float[] out, int oo) {
+        if (rounded) {
+            int8.orElseThrow().multiply(matrix, panel, rows, quants, steps, sums, from, count, out, oo);
+        }
+        return rounded;
     }
 
     /** Sums per row. */

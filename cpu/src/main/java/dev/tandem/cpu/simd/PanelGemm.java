@@ -56,8 +56,11 @@ public final class PanelGemm {
                     multiplyMany(plain, at, input, from, rows, out, oo, os, scratch + SCALE_BYTES);
                 }
             }
-            case PackedMatrix.Quantised quantised ->
-                multiplyQuantised(quantised, at, input, from, rows, out, oo, scratch);
+            case PackedMatrix.Quantised quantised -> {
+                if (!input.multipliesInt8(quantised, panel, from, rows, out, oo)) {
+                    multiplyQuantised(quantised, at, input, from, rows, out, oo, scratch);
+                }
+            }
         }
     }
 

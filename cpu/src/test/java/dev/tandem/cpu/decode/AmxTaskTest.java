@@ -59,20 +59,22 @@ class AmxTaskTest {
     void withoutACompilerAReleaseFailsAndOtherBuildsSucceed(@TempDir Path target) throws Exception {
         Result release = run(build(target, "true", "no-such-compiler"));
         assertThat(release.status()).isEqualTo(1);
-        assertThat(release.printed()).contains("AMX kernel: not compiled");
+        assertThat(release.printed()).contains("C kernels: not compiled");
         Result other = run(build(target, "false", "no-such-compiler"));
         assertThat(other.status()).isZero();
-        assertThat(other.printed()).contains("AMX kernel: not compiled");
+        assertThat(other.printed()).contains("C kernels: not compiled");
     }
 
     /** Other builds pass over a compiler's errors, so nothing else notices a source that does not compile. */
     @Test
     @EnabledOnOs(value = OS.LINUX, architectures = "amd64")
-    void theKernelCompiles(@TempDir Path target) throws Exception {
+    void theKernelsCompile(@TempDir Path target) throws Exception {
         assumeThat(compilerKnowsAmx()).as("a C compiler that knows AMX").isTrue();
         Result release = run(build(target, "true", "cc"));
-        Path log = target.resolve("amx.log");
-        assertThat(log).as(Files.exists(log) ? Files.readString(log) : "").doesNotExist();
+        for (String kernel : List.of("amx", "int8")) {
+            Path log = target.resolve(kernel + ".log");
+            assertThat(log).as(Files.exists(log) ? Files.readString(log) : "").doesNotExist();
+        }
         assertThat(release.status()).as(release.printed()).isZero();
     }
 

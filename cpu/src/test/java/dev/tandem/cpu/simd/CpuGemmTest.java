@@ -1,6 +1,7 @@
 package dev.tandem.cpu.simd;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.model.config.DataType;
@@ -21,7 +22,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 
 /**
  * GEMM with every storage type of weights against the scalar reference on the unpacked weights; the number of rows
- * changes no bit. Quantised types have the bits of {@link ScalarGroupGemm}.
+ * changes no bit. Quantised types have the bits of {@link ScalarGroupGemm}, with fp32 and with int8 activations.
  */
 class CpuGemmTest {
     private static final MatrixPacker.Parallel SERIAL =
@@ -62,7 +63,7 @@ class CpuGemmTest {
                 tensor.row(column, weights[column], 0);
             }
             float[] x = floats(rows * depth, random);
-            float[] actual = gemm(matrix, x, rows, arena);
+            float[] actual = gemm(matrix, x, rows, ActivationPrecision.EXACT, arena);
             double[] expected = ReferenceOps.matmul(x, weights, rows);
             int width = Lanes.padded(columns);
             for (int row = 0; row < rows; row++) {
@@ -75,7 +76,7 @@ class CpuGemmTest {
                             .as("seed %d row %d column %d", seed, row, column)
                             .isCloseTo(expected[row * columns + column], Offset.offset(1e-6 * size));
                 }
-                float[] alone = gemm(matrix, Arrays.copyOfRange(x, row * depth, (row + 1) * depth), 1, arena);
+                float[] alone = alone(matrix, x, row, ActivationPrecision.EXACT, arena);
                 assertThat(Arrays.copyOf(alone, columns))
                         .as("row %d alone gives the same bits", row)
                         .isEqualTo(Arrays.copyOfRange(actual, row * width, row * width + columns));
@@ -106,7 +107,7 @@ class CpuGemmTest {
                 }
             }
             float[] x = floats(rows * depth, random);
-            float[] actual = gemm(matrix, x, rows, arena);
+            float[] actual = gemm(matrix, x, rows, ActivationPrecision.EXACT, arena);
             float[] expected = twin.multiply(x, rows);
             for (int row = 0; row < rows; row++) {
                 int from = row * Lanes.padded(columns);
@@ -117,11 +118,56 @@ class CpuGemmTest {
         }
     }
 
-    private static float[] gemm(PackedMatrix matrix, float[] x, int rows, Arena arena) {
+    /** Int8 activations of several sizes, with groups of zeros, of tiny values and of values that are not finite. */
+    @ParameterizedTest
+    @MethodSource("shapesAndStorages")
+    void int8ActivationsHaveTheBitsOfTheScalarTwin(String storage, int depth, int columns, int rows) {
+        assumeTrue(Int8Kernel.find().isPresent(), Int8Kernel::obstacle);
+        long seed = depth * 41L + columns;
+        SplittableRandom random = new SplittableRandom(seed);
+        try (Arena arena = Arena.ofConfined()) {
+            Tensor tensor = tensor(storage, depth, columns, random, arena);
+            if (!tensor.type().quantised()) {
+                return;
+            }
+            PackedMatrix.Quantised matrix = new MatrixPacker(arena, SERIAL).quantised(List.of(tensor));
+            float[] x = floats(rows * depth, random);
+            for (int i = 0; i < x.length; i++) {
+                x[i] *= (float) Math.scalb(1.0, (i / 16) % 9 - 4);
+            }
+            Arrays.fill(x, 0, 16, 0);
+            Arrays.fill(x, 16, 32, 1e-35f);
+            if (rows > 3) {
+                x[depth + 5] = Float.NaN;
+                x[2 * depth + 20] = Float.NEGATIVE_INFINITY;
+            }
+            float[] actual = gemm(matrix, x, rows, ActivationPrecision.INT8, arena);
+            float[] expected = new ScalarGroupGemm(matrix).multiplyInt8(x, rows);
+            for (int row = 0; row < rows; row++) {
+                int from = row * Lanes.padded(columns);
+                float[] one = Arrays.copyOfRange(actual, from, from + columns);
+                assertThat(one)
+                        .as("seed %d row %d", seed, row)
+                        .isEqualTo(Arrays.copyOfRange(expected, row * columns, (row + 1) * columns));
+                assertThat(Arrays.copyOf(alone(matrix, x, row, ActivationPrecision.INT8, arena), columns))
+                        .as("row %d alone", row)
+                        .isEqualTo(one);
+                boolean finite = rows <= 3 || row < 1 || row > 2;
+                assertThat(Float.isNaN(one[0])).as("row %d", row).isEqualTo(!finite);
+            }
+        }
+    }
+
+    private static float[] alone(PackedMatrix matrix, float[] x, int row, ActivationPrecision precision, Arena arena) {
+        float[] one = Arrays.copyOfRange(x, row * matrix.depth(), (row + 1) * matrix.depth());
+        return gemm(matrix, one, 1, precision, arena);
+    }
+
+    private static float[] gemm(PackedMatrix matrix, float[] x, int rows, ActivationPrecision precision, Arena arena) {
         int width = Lanes.padded(matrix.columns());
         float[] out = new float[rows * width];
         long scratch = arena.allocate(PanelGemm.SCRATCH_BYTES, 64).address();
-        GemmInput input = new GemmInput();
+        GemmInput input = new GemmInput(precision);
         input.begin(matrix, rows, x, matrix.depth());
         for (int part = 0; part < input.parts(); part++) {
             input.arrange(part);

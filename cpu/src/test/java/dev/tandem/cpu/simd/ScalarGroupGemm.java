@@ -2,7 +2,10 @@ package dev.tandem.cpu.simd;
 
 import java.lang.foreign.ValueLayout;
 
-/** The scalar twin of {@link GroupGemv} and {@link GroupGemm}: same layout, same order, therefore the same bits. */
+/**
+ * The scalar twin of {@link GroupGemv}, {@link GroupGemm} and {@link Int8Kernel}: same layout, same order, therefore
+ * the same bits.
+ */
 final class ScalarGroupGemm {
     private final PackedMatrix.Quantised matrix;
     private final QuantFormat format;
@@ -33,6 +36,51 @@ final class ScalarGroupGemm {
             }
         }
         return out;
+    }
+
+    /** Computes the same with activations rounded to int8. */
+    float[] multiplyInt8(float[] x, int rows) {
+        int depth = matrix.depth();
+        float[] out = new float[rows * matrix.columns()];
+        for (int row = 0; row < rows; row++) {
+            for (int group = 0; group < depth; group += format.group) {
+                int[] inputs = new int[format.group];
+                float step = round(x, row * depth + group, inputs);
+                for (int column = 0; column < matrix.columns(); column++) {
+                    int products = 0;
+                    int sum = 0;
+                    for (int k = 0; k < format.group; k++) {
+                        products += quant(group + k, column) * inputs[k];
+                        sum += inputs[k];
+                    }
+                    int at = row * matrix.columns() + column;
+                    out[at] = Math.fma(scale(group, column), products * step, out[at]);
+                    out[at] = Math.fma(minimum(group, column), step * sum, out[at]);
+                }
+            }
+        }
+        return out;
+    }
+
+    /** Rounds a group of inputs, and returns what 1 is worth. */
+    private static float round(float[] x, int from, int[] to) {
+        float max = 0;
+        boolean finite = true;
+        for (int i = 0; i < to.length; i++) {
+            max = Math.max(max, Math.abs(x[from + i]));
+            finite &= Float.isFinite(x[from + i]);
+        }
+        if (!finite) {
+            return Float.NaN;
+        }
+        if (max < 1e-30f) {
+            return 0;
+        }
+        float inverse = 127 / max;
+        for (int i = 0; i < to.length; i++) {
+            to[i] = (int) Math.rint(x[from + i] * inverse);
+        }
+        return max / 127;
     }
 
     /** The weight as fp32; one rounding, as in a file that is unpacked. */

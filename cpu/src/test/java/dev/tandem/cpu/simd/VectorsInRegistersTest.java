@@ -86,7 +86,7 @@ class VectorsInRegistersTest {
     }
 
     private static GemmInput input(PackedMatrix matrix, int rows, float[] x) {
-        GemmInput input = new GemmInput();
+        GemmInput input = new GemmInput(ActivationPrecision.EXACT);
         input.begin(matrix, rows, x, matrix.depth());
         for (int part = 0; part < input.parts(); part++) {
             input.arrange(part);
