@@ -1,7 +1,6 @@
 package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.kv.KvTier;
-import dev.tandem.engine.queue.WaitingQueue;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.StepDraft;
@@ -92,9 +91,7 @@ final class GpuTier {
         if (!swapIn(draft) || draft.state().inFlight().isEmpty()) {
             return;
         }
-        List<Sequence> inFlight = new ArrayList<>(draft.state().inFlight());
-        inFlight.sort(WaitingQueue.ORDER);
-        for (Sequence sequence : inFlight) {
+        for (Sequence sequence : draft.state().inFlightInQueueOrder()) {
             if (sequence.state() != RequestState.IN_FLIGHT) {
                 continue; // it has been cancelled
             }

@@ -67,7 +67,8 @@ class ExampleApplicationTest {
                 .contains("\"tandem\":{\"details\":{\"model\":")
                 .contains("\"status\":\"UP\"");
         get("/ask?question=w5");
-        assertThat(get("/actuator/metrics")).contains("tandem.requests.running", "gen_ai.client.operation");
-        assertThat(get("/actuator/metrics/tandem.kv.cache.usage")).contains("\"gpu\"", "\"host\"");
+        assertThat(get("/actuator/metrics")).contains("vllm:num_requests_running", "gen_ai.client.operation");
+        assertThat(get("/actuator/metrics/vllm:generation_tokens_total"))
+                .containsPattern("\"statistic\":\"COUNT\",\"value\":[1-9]");
     }
 }

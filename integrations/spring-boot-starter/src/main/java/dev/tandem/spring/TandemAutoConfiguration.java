@@ -1,6 +1,7 @@
 package dev.tandem.spring;
 
 import dev.tandem.library.Tandem;
+import dev.tandem.library.TandemMetrics;
 import io.micrometer.core.instrument.binder.MeterBinder;
 import io.micrometer.observation.ObservationRegistry;
 import org.springframework.ai.chat.observation.ChatModelObservationConvention;
@@ -68,8 +69,8 @@ public class TandemAutoConfiguration {
     @ConditionalOnClass(MeterBinder.class)
     static class MetricsConfiguration {
         @Bean
-        @ConditionalOnMissingBean(name = "tandemMetrics")
-        MeterBinder tandemMetrics(Tandem tandem) {
+        @ConditionalOnMissingBean
+        TandemMetrics tandemMetrics(Tandem tandem) {
             return new TandemMetrics(tandem);
         }
     }

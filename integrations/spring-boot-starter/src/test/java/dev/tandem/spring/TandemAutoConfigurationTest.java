@@ -133,30 +133,21 @@ class TandemAutoConfigurationTest {
     }
 
     @Test
-    void metersHaveTheStateOfTheEngine() {
+    void aRegistryGetsTheMetersOfTheServer() {
         try (ScriptedServer server = ScriptedServer.ofClients()) {
             Tandem tandem = ScriptedTandem.of(server.model());
-            MeterRegistry registry = new SimpleMeterRegistry();
-            new TandemMetrics(tandem).bindTo(registry);
-            Semaphore mayStep = new Semaphore(3);
-            server.beforeStep(mayStep::acquireUninterruptibly);
-            Answer answer = tandem.chat("Say hello");
-            assertThat(answer.iterator().next()).isNotEmpty();
-            assertThat(registry.get("tandem.requests.running").gauge().value()).isEqualTo(1);
-            assertThat(registry.get("tandem.kv.cache.usage")
-                            .tag("tier", "gpu")
-                            .gauge()
-                            .value())
-                    .isBetween(1e-9, 0.1);
-            assertThat(registry.get("tandem.kv.cache.usage")
-                            .tag("tier", "host")
-                            .gauge()
-                            .value())
-                    .isZero();
-            assertThat(registry.get("tandem.preemptions").functionCounter().count())
-                    .isZero();
-            mayStep.release(1000);
-            answer.result();
+            application.withBean(Tandem.class, () -> tandem).run(context -> {
+                MeterRegistry registry = new SimpleMeterRegistry();
+                context.getBean(MeterBinder.class).bindTo(registry);
+                Semaphore mayStep = new Semaphore(3);
+                server.beforeStep(mayStep::acquireUninterruptibly);
+                Answer answer = tandem.chat("Say hello");
+                assertThat(answer.iterator().next()).isNotEmpty();
+                assertThat(registry.get("vllm:num_requests_running").gauge().value())
+                        .isEqualTo(1);
+                mayStep.release(1000);
+                answer.result();
+            });
         }
     }
 
