@@ -5,7 +5,8 @@
 #   --from PLACE       where the packages and SHA256SUMS are: a folder, or an address (https, http or file); default:
 #                      the variable TANDEM_PACKAGES, else the address of the releases that this script is from
 #   --version VERSION  default: the newest that PLACE has for this machine
-#   --prefix FOLDER    default: ~/.local; Tandem goes to FOLDER/lib/tandem, and a link to FOLDER/bin/tandem
+#   --prefix FOLDER    default: ~/.local; Tandem goes to FOLDER/lib/tandem, a link to FOLDER/bin/tandem, and links to
+#                      its man pages to FOLDER/share/man/man1
 # A package whose SHA-256 is not the one in SHA256SUMS is not installed. Models stay in ~/.cache/tandem.
 set -eu
 
@@ -35,7 +36,7 @@ while [ $# -gt 0 ]; do
 done
 mkdir -p "$prefix" || fail "--prefix $prefix cannot be made; choose a folder that you may write"
 prefix=$(cd "$prefix" && pwd)
-home=$prefix/lib/tandem link=$prefix/bin/tandem
+home=$prefix/lib/tandem link=$prefix/bin/tandem man=$prefix/share/man/man1
 
 # Whether the link is ours or absent; never a file of somebody else.
 own_link() {
@@ -44,8 +45,16 @@ own_link() {
   fail "$link is there and was not made by install.sh; remove it, or choose another --prefix"
 }
 
+# Removes the links to man pages of ours.
+remove_man_pages() {
+  for page in "$man"/tandem*.1; do
+    case "$(readlink "$page" || true)" in "$home"/*) rm -f "$page" ;; esac
+  done
+}
+
 if [ -n "$uninstall" ]; then
   own_link
+  remove_man_pages
   rm -rf "$home"
   rm -f "$link"
   echo "Tandem is removed from $prefix. Its models and compiled kernels are in ${TANDEM_CACHE:-$HOME/.cache/tandem}."
@@ -98,6 +107,15 @@ tar -xzf "$work/$name" -C "$work"
 rm -rf "${home:?}/$package"
 mv "$work/$package" "$home/$package"
 ln -sfn "$home/$package/tandem" "$link"
+remove_man_pages
+for page in "$home/$package"/share/man/man1/*.1; do
+  target=$man/${page##*/}
+  # a package may have none, and a page of somebody else stays
+  if [ -e "$page" ] && [ ! -e "$target" ]; then
+    mkdir -p "$man"
+    ln -sfn "$page" "$target"
+  fi
+done
 for old in "$home"/tandem-*; do
   [ "$old" = "$home/$package" ] || rm -rf "$old"
 done

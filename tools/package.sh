@@ -4,8 +4,8 @@
 # usage: [TANDEM_RELEASES=ADDRESS] tools/package.sh FOLDER
 #   writes FOLDER/tandem-VERSION-linux-MACHINE.tar.gz, its line in FOLDER/SHA256SUMS, and FOLDER/install.sh, which
 #   installs from ADDRESS: where FOLDER will be published
-# In the package: runtime/ and lib/, tandem (start it), install.sh, tandem.service (for systemd), sbom.cdx.json,
-# licences/, and start.aot: classes as a start has them, so that starts are shorter.
+# In the package: runtime/ and lib/, tandem (start it), install.sh, tandem.service (for systemd), share/man,
+# sbom.cdx.json, licences/, and start.aot: classes as a start has them, so that starts are shorter.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 out=$(mkdir -p "$1" && cd "$1" && pwd)
@@ -25,6 +25,7 @@ esac
 sed "s|^releases=''\$|releases='${TANDEM_RELEASES:-}'|" "$root/deploy/install.sh" > "$work/$name/install.sh"
 chmod +x "$work/$name/install.sh"
 python3 "$root/tools/sbom.py" "$version" "$work/$name"
+python3 "$root/tools/man_pages.py" "$work/$name/tandem" "$version" "$work/$name/share/man"
 # whole seconds, which is what the archive keeps: the archive of classes compares the times of the jars
 time=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct)}
 find "$work/$name" -exec touch -h -d "@$time" {} +

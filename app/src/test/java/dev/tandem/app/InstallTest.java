@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -44,6 +45,9 @@ class InstallTest {
         String name = "tandem-" + version + "-" + platform;
         Path made = Files.createDirectories(folder.resolve("made").resolve(name));
         Files.writeString(made.resolve("tandem"), "#!/bin/sh\necho tandem " + version + "\n");
+        Path pages = Files.createDirectories(made.resolve("share/man/man1"));
+        Files.writeString(pages.resolve("tandem.1"), "of " + version);
+        Files.writeString(pages.resolve("tandem-serve.1"), "of " + version);
         sh("chmod +x '" + made + "/tandem' && tar -czf '" + packages + "/" + name + ".tar.gz' -C '" + made.getParent()
                 + "' '" + name + "'");
     }
@@ -216,6 +220,21 @@ class InstallTest {
         Run run = install("--from", packages.toString(), "--version", "7");
         assertThat(run.status()).isEqualTo(2);
         assertThat(run.output()).contains("no package of version 7").contains("tandem-0.9.0-" + platform);
+    }
+
+    @Test
+    void manPagesAreLinkedAndThoseOfSomebodyElseStay() throws IOException, InterruptedException {
+        Path man = Files.createDirectories(home.resolve(".local/share/man/man1"));
+        Files.writeString(man.resolve("tandem-serve.1"), "mine");
+        install("--from", packages.toString(), "--version", "0.9.0");
+        Run run = install("--from", packages.toString());
+        assertThat(run.status()).as(run.output()).isZero();
+        assertThat(man.resolve("tandem.1")).hasContent("of 0.10.0");
+        assertThat(man.resolve("tandem-serve.1")).hasContent("mine");
+        install("--uninstall");
+        assertThat(Files.exists(man.resolve("tandem.1"), LinkOption.NOFOLLOW_LINKS))
+                .isFalse();
+        assertThat(man.resolve("tandem-serve.1")).hasContent("mine");
     }
 
     @Test
