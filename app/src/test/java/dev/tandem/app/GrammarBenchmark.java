@@ -11,11 +11,13 @@ import java.util.SplittableRandom;
 import tools.jackson.databind.ObjectMapper;
 
 /**
- * Times of compiling a schema and of moving on by a token and computing the next bitmask, with the vocabulary of the
- * model that {@code main} is given, or else of the default model. It follows random outputs; {@code main} prints
- * medians and 99th percentiles in microseconds.
+ * Times of compiling a grammar and of moving on by a token and computing the next bitmask, with the vocabulary of the
+ * model that {@code main} is given, or else of the default model. The grammar is a JSON schema, or the expression of
+ * {@code --regex=EXPRESSION} as the first argument. It follows random outputs; {@code main} prints medians and 99th
+ * percentiles in microseconds.
  */
 final class GrammarBenchmark {
+    private static final String REGEX = "--regex=";
     private static final int WARM_UP = 20;
     private static final int ROUNDS = 200;
     private static final int MAX_TOKENS = 100;
@@ -31,26 +33,29 @@ final class GrammarBenchmark {
     private GrammarBenchmark() {}
 
     public static void main(String[] arguments) {
-        GrammarSource source =
-                GrammarSource.jsonSchema(new ObjectMapper().readTree(SCHEMA), GrammarSource.Whitespace.ANY);
+        boolean isRegex = arguments.length > 0 && arguments[0].startsWith(REGEX);
+        GrammarSource source = isRegex
+                ? GrammarSource.regex(arguments[0].substring(REGEX.length()))
+                : GrammarSource.jsonSchema(new ObjectMapper().readTree(SCHEMA), GrammarSource.Whitespace.ANY);
+        String[] model = Arrays.copyOfRange(arguments, isRegex ? 1 : 0, arguments.length);
         List<Long> compile = new ArrayList<>();
         List<Long> copy = new ArrayList<>();
         List<Long> token = new ArrayList<>();
-        try (ModelGrammar model = new ModelGrammar(arguments)) {
+        try (ModelGrammar grammars = new ModelGrammar(model)) {
             SplittableRandom random = new SplittableRandom(1);
-            int[] bitmask = model.bitmask();
+            int[] bitmask = grammars.bitmask();
             for (int round = 0; round < WARM_UP + ROUNDS; round++) {
                 if (round == WARM_UP) {
                     List.of(compile, copy, token).forEach(List::clear);
                 }
                 long start = System.nanoTime();
-                try (GrammarCompiler.Compiled grammar = model.compiler.compile(source)) {
+                try (GrammarCompiler.Compiled grammar = grammars.compiler.compile(source)) {
                     compile.add(System.nanoTime() - start);
                     start = System.nanoTime();
                     GrammarMatcher matcher = grammar.matcher();
                     copy.add(System.nanoTime() - start);
                     matcher.fillBitmask(bitmask);
-                    follow(model, matcher, bitmask, random, token);
+                    follow(grammars, matcher, bitmask, random, token);
                     matcher.close();
                 }
             }

@@ -6,7 +6,7 @@ import java.util.Set;
 import java.util.concurrent.Executor;
 
 /**
- * A grammar of llguidance: a matcher at its start, of which each request receives a copy. The copies share the
+ * A grammar of llguidance: a matcher at its start, of which each request receives a copy, with its own copy of the
  * library's caches.
  */
 final class LlguidanceGrammar implements GrammarCompiler.Compiled {
