@@ -8,9 +8,11 @@ import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.schedule.StepDraft.Row;
 import dev.tandem.engine.step.AttentionSite;
+import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
+import java.util.Set;
 
 /**
  * Drafts two sub-batches that take turns, by steps 1 to 5 of NEO §3.2. Sub-batch 0 has prefills, GPU decodes and a few
@@ -23,8 +25,17 @@ import java.util.List;
  * @param rules which sequences may be on the host
  * @param deviations from the paper
  * @param gpuKv whether KV may stay on the GPU; false makes FastDecode+ (NEO §5.1)
+ * @param kinds of steps that the strategy may make with a full host; the one of most gain says how far prompts fill it
+ * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 to compute prompts at once
  */
-public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, Deviations deviations, boolean gpuKv) {
+public record Pipeline(
+        Budget budget,
+        StepPredictor predictor,
+        TierRules rules,
+        Deviations deviations,
+        boolean gpuKv,
+        Set<Kind> kinds,
+        int piggybackedTokens) {
     /** Min fraction of a linear stage during which the CPU works; below it, the CPU counts as idle. */
     private static final double MIN_BUSY = 0.5;
     /**
@@ -38,6 +49,11 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
     private static final int MIN_STEP_ROWS = 512;
     /** Min tokens of sub-batch 0 after step 5 of NEO's artifact, and of the gpu-only schedule of its step 6. */
     private static final int ARTIFACT_MIN_ROWS = 128;
+
+    /** Fills the host for two sub-batches alone, and computes prompts at once. */
+    public Pipeline(Budget budget, StepPredictor predictor, TierRules rules, Deviations deviations, boolean gpuKv) {
+        this(budget, predictor, rules, deviations, gpuKv, Set.of(Kind.HOST_TOKENS_IN_BOTH), 0);
+    }
 
     /** Drafts a step. */
     public StepDraft draft(SchedulerState state) {
@@ -128,19 +144,58 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
             rules.rotate(draft, this::secondsPerToken);
             GpuTier.swapIn(draft);
         }
-        Prefills prefills =
-                new Prefills(chunked, true, sequence -> rules.mayLiveOnHost(draft, sequence, this::secondsPerToken));
+        HostPrompts hostPrompts = hostPrompts(draft);
+        boolean pays = hostPrompts != HostPrompts.NONE;
+        Prefills prefills = new Prefills(
+                chunked,
+                true,
+                sequence -> pays && rules.mayLiveOnHost(draft, sequence, this::secondsPerToken),
+                hostPrompts == HostPrompts.IN_LONG_STEPS ? 0 : piggybackedTokens);
         int maxBatchTokens = chunked ? maxRows() : budget.maxBatchTokens();
         boolean reserves = chunked && deviations.has(Deviation.RESERVED_HOST_TOKENS);
-        int maxRows =
+        int forPrompts =
                 reserves ? maxBatchTokens - Math.min(hostTokens, maxBatchTokens / ROWS_PER_HOST_TOKEN) : maxBatchTokens;
+        int maxRows = Math.min(forPrompts, prefills.maxRows(draft, kept.unfinished()));
         prefills.resume(draft, kept.unfinished(), maxRows);
+        if (!pays && draft.ins().size() < state.host().size() + state.inFlight().size()) {
+            return draft; // as in gpu-only, sequences that have left the GPU return before prompts start
+        }
         prefills.start(
                 draft,
                 draft.gpuSequences() + state.host().size() + state.inFlight().size(),
                 0,
                 maxRows);
         return draft;
+    }
+
+    /** How prompts start on the host. */
+    private enum HostPrompts {
+        /** None does: a full host would gain nothing. */
+        NONE,
+        /** Piggybacked on decodes, as on the GPU. */
+        PIGGYBACKED,
+        /** In steps as long as the budget and the target allow, behind which host tokens hide. */
+        IN_LONG_STEPS
+    }
+
+    /**
+     * How prompts start on the host, where all prompts could be piggybacked on the GPU's decodes; long steps elsewhere.
+     *
+     * <p>Host tokens hide behind long steps, and there prompts do without what piggybacking saves. Single steps show
+     * the first and not the second, so they would fill the host even where a full one gains nothing.
+     */
+    private HostPrompts hostPrompts(StepDraft draft) {
+        int decodes = draft.load(0).gpuRows();
+        double rows = decodes * (1 + SpeedupEstimate.promptTokensPerOutput(draft.state()));
+        if (!Prefills.piggybacks(decodes, piggybackedTokens) || rows > piggybackedTokens) {
+            return HostPrompts.IN_LONG_STEPS;
+        }
+        SpeedupEstimate.Estimate best =
+                SpeedupEstimate.best(predictor, kinds, rules.defaultTargets().perTokenNanos(), draft);
+        if (best.gain() <= 0) {
+            return HostPrompts.NONE;
+        }
+        return best.kind() == Kind.HOST_TOKENS_IN_BOTH ? HostPrompts.IN_LONG_STEPS : HostPrompts.PIGGYBACKED;
     }
 
     /**

@@ -78,7 +78,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         int max = withoutHost
                 ? maxBatchTokens
                 : Math.min(maxBatchTokens, roundUpRows(decodes + MAX_WITH_IN_FLIGHT * piggybackedTokens) - slots);
-        if (decodes < MIN_DECODES || decodes >= piggybackedTokens) {
+        if (!piggybacks(decodes, piggybackedTokens)) {
             return max;
         }
         long tokens = offloadablePrefillTokens;
@@ -105,6 +105,11 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
                 : MAX_SPREAD;
         int wanted = roundUpRows((int) Math.min(maxBatchTokens, decodes + tokens / spread));
         return Math.min(max, Math.max(piggybackedTokens, wanted) - slots);
+    }
+
+    /** Whether prompt tokens cost little in a step with so many decodes. */
+    static boolean piggybacks(int decodes, int piggybackedTokens) {
+        return decodes >= MIN_DECODES && decodes < piggybackedTokens;
     }
 
     /** Rounds up to a number of rows that GEMMs compute anyway. */

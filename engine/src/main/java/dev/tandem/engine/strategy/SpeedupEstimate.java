@@ -4,6 +4,8 @@ import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
+import java.util.Comparator;
+import java.util.Set;
 
 /**
  * Estimates the gain of a full host tier over gpu-only, with the best number of host tokens per step. The prediction of
@@ -54,10 +56,24 @@ public final class SpeedupEstimate {
     /**
      * The best number of host tokens and its gain.
      *
+     * @param kind of step
      * @param hostTokens per step, in flight or in the sub-batches
      * @param gain in tokens per second over gpu-only, as a fraction
      */
-    public record Estimate(int hostTokens, double gain) {}
+    public record Estimate(Kind kind, int hostTokens, double gain) {}
+
+    /**
+     * The estimate of most gain.
+     *
+     * @param kinds of steps, at least one
+     * @param perTokenNanos target of a host sequence per token; 0 for none
+     */
+    public static Estimate best(StepPredictor predictor, Set<Kind> kinds, long perTokenNanos, StepDraft gpuOnly) {
+        return kinds.stream()
+                .map(kind -> new SpeedupEstimate(predictor, kind, perTokenNanos).of(gpuOnly))
+                .max(Comparator.comparingDouble(Estimate::gain))
+                .orElseThrow();
+    }
 
     /**
      * Estimates the gain in the current state.
@@ -68,7 +84,7 @@ public final class SpeedupEstimate {
         SchedulerState state = gpuOnly.state();
         int gpuRows = gpuOnly.load(0).gpuRows();
         if (gpuRows == 0) {
-            return new Estimate(0, 0);
+            return new Estimate(kind, 0, 0);
         }
         long gpuTokens = gpuOnly.load(0).gpuTokens();
         int context = (int) Math.max(1, gpuTokens / gpuRows);
@@ -101,21 +117,31 @@ public final class SpeedupEstimate {
         }
     }
 
+    /** Prompt tokens that come with each output token, on average. */
+    static double promptTokensPerOutput(SchedulerState state) {
+        return prompts(state).tokens();
+    }
+
+    /**
+     * The prompts of the requests that wait first. Each is expected to have as much output as those that ended last,
+     * and no more than its own limit allows: before requests have ended, their length is a guess.
+     */
     private static Prompts prompts(SchedulerState state) {
         double tokens = 0;
         double pairs = 0;
+        double outputs = 0;
         int count = 0;
         for (Sequence sequence : state.waiting().view()) {
             int length = sequence.length();
             int context = state.context(sequence);
             tokens += length;
             pairs += context * (length - 0.5 * context);
+            outputs += Math.clamp(state.meanLastOutputs(), 1, Math.max(1, sequence.limit() - length));
             if (++count == SAMPLE) {
                 break;
             }
         }
-        double outputs = Math.max(1, count) * Math.max(1, state.meanLastOutputs());
-        return new Prompts(tokens / outputs, pairs / outputs);
+        return count == 0 ? new Prompts(0, 0) : new Prompts(tokens / outputs, pairs / outputs);
     }
 
     /** Predicts a step with GPU decodes, host tokens of one context, and prompt tokens. */
@@ -127,7 +153,7 @@ public final class SpeedupEstimate {
     private Estimate bestOf(int gpuRows, long gpuTokens, int max, int context, Prompts prompts, Seconds step) {
         double baseline =
                 gpuRows / predictor.mixed(gpuRows, gpuTokens, prompts.tokens(gpuRows), prompts.pairs(gpuRows));
-        Estimate best = new Estimate(0, 0);
+        Estimate best = new Estimate(kind, 0, 0);
         for (int rows = 1; rows <= max; rows += Math.max(1, rows / 8)) {
             int outputs = gpuRows + rows;
             double seconds =
@@ -136,7 +162,7 @@ public final class SpeedupEstimate {
                 return best; // more host tokens make no step shorter
             }
             double gain = outputs / seconds / baseline - 1;
-            best = gain > best.gain() ? new Estimate(rows, gain) : best;
+            best = gain > best.gain() ? new Estimate(kind, rows, gain) : best;
         }
         return best;
     }
@@ -155,10 +181,10 @@ public final class SpeedupEstimate {
             }
         }
         if (predictor.cost().layers() * inFlight(gpuRows, gpuTokens, low, context) > maxSecondsPerToken) {
-            return new Estimate(0, 0);
+            return new Estimate(kind, 0, 0);
         }
         double rate = (gpuRows + (double) low / predictor.cost().layers()) / inFlight(gpuRows, gpuTokens, low, context);
-        return new Estimate(low, low == 0 ? 0 : rate / baseline - 1);
+        return new Estimate(kind, low, low == 0 ? 0 : rate / baseline - 1);
     }
 
     /** Max host tokens: of sequences that are on the host, or wait and fit there. */

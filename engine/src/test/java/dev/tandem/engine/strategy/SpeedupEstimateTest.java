@@ -44,7 +44,7 @@ class SpeedupEstimateTest {
             scene.host(10);
         }
         assertThat(estimate(SpeedupEstimate.Kind.TWO_SUB_BATCHES_WITH_PROMPTS))
-                .isEqualTo(new SpeedupEstimate.Estimate(0, 0));
+                .isEqualTo(new SpeedupEstimate.Estimate(SpeedupEstimate.Kind.TWO_SUB_BATCHES_WITH_PROMPTS, 0, 0));
     }
 
     @Test
@@ -69,7 +69,8 @@ class SpeedupEstimateTest {
         for (int i = 0; i < 120; i++) {
             scene.waiting(4);
         }
-        assertThat(estimate(SpeedupEstimate.Kind.TWO_SUB_BATCHES)).isEqualTo(new SpeedupEstimate.Estimate(0, 0));
+        assertThat(estimate(SpeedupEstimate.Kind.TWO_SUB_BATCHES))
+                .isEqualTo(new SpeedupEstimate.Estimate(SpeedupEstimate.Kind.TWO_SUB_BATCHES, 0, 0));
     }
 
     @Test
@@ -99,6 +100,7 @@ class SpeedupEstimateTest {
         for (int i = 0; i < 120; i++) {
             scene.host(10);
         }
-        assertThat(estimate(SpeedupEstimate.Kind.IN_FLIGHT, 90)).isEqualTo(new SpeedupEstimate.Estimate(0, 0));
+        assertThat(estimate(SpeedupEstimate.Kind.IN_FLIGHT, 90))
+                .isEqualTo(new SpeedupEstimate.Estimate(SpeedupEstimate.Kind.IN_FLIGHT, 0, 0));
     }
 }

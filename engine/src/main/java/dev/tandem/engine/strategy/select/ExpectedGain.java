@@ -35,13 +35,15 @@ final class ExpectedGain {
 
     /** The expected gain in the state of a draft of gpu-only. */
     Expectation of(StepDraft gpuOnly) {
-        SpeedupEstimate.Estimate full = new SpeedupEstimate.Estimate(0, 0);
+        int hostTokens = 0;
+        double gain = 0;
         for (SpeedupEstimate kind : estimates) {
             SpeedupEstimate.Estimate estimate = kind.of(gpuOnly);
-            full = estimate.gain() > full.gain() ? estimate : full;
+            hostTokens = estimate.gain() > gain ? estimate.hostTokens() : hostTokens;
+            gain = Math.max(gain, estimate.gain());
         }
         SchedulerState state = gpuOnly.state();
-        boolean fills = state.host().size() + state.inFlight().size() < FULL * full.hostTokens();
-        return new Expectation(full.gain(), fills);
+        boolean fills = state.host().size() + state.inFlight().size() < FULL * hostTokens;
+        return new Expectation(gain, fills);
     }
 }

@@ -143,6 +143,7 @@ public enum Strategy {
         PIPELINE(
                 Deviation.RESERVED_HOST_TOKENS,
                 Deviation.LONGEST_WAITING_FIRST,
+                Deviation.PIGGYBACKED_PREFILL,
                 Deviation.ALTERNATING_STEP_4,
                 Deviation.WAITS_FOR_HOST_TOKENS,
                 Deviation.ROTATION,
@@ -552,6 +553,15 @@ public enum Strategy {
         return new Neo(pipeline, pipelinePredictor(options, cost), sameLayer);
     }
 
+    /** The kinds of steps for which a pipeline's prompts may fill the host. Its host tokens are in both sub-batches. */
+    private Set<Kind> pipelineKinds(Options options) {
+        Set<Kind> all = EnumSet.of(Kind.HOST_TOKENS_IN_BOTH);
+        kinds(options).stream()
+                .filter(kind -> kind == Kind.IN_FLIGHT || kind == Kind.SAME_LAYER)
+                .forEach(all::add);
+        return all;
+    }
+
     /** The predictor of the papers: tiers overlap and swaps take no time. */
     private static StepPredictor paper(CostModel cost) {
         return new StepPredictor(cost, true, 0);
@@ -568,7 +578,14 @@ public enum Strategy {
         Deviations read = makesSameLayerSteps()
                 ? options.deviations()
                 : options.deviations().with(Deviation.SAME_LAYER, false);
-        return new Pipeline(options.budget(), pipelinePredictor(options, cost), options.rules(), read, gpuKv);
+        return new Pipeline(
+                options.budget(),
+                pipelinePredictor(options, cost),
+                options.rules(),
+                read,
+                gpuKv,
+                pipelineKinds(options),
+                piggybackedTokens(options));
     }
 
     private static AsyncOverlap asyncOverlap(Options options, CostModel cost, Deviations deviations) {
