@@ -1,5 +1,6 @@
 package dev.tandem.library;
 
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import tools.jackson.databind.node.ArrayNode;
@@ -60,6 +61,13 @@ public record ChatRequest(
     /** The same with other {@link #fields}. */
     public ChatRequest withFields(Map<String, String> value) {
         return new ChatRequest(messages, sampling, tools, toolChoice, format, value);
+    }
+
+    /** The same for the model of this name; a request for another than the loaded one is refused. */
+    public ChatRequest withModel(String value) {
+        Map<String, String> more = new HashMap<>(fields);
+        more.put("model", Fields.JSON.writeValueAsString(value));
+        return withFields(more);
     }
 
     ObjectNode json() {

@@ -1,5 +1,6 @@
 package dev.tandem.library;
 
+import dev.tandem.engine.config.ConfigurationException;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -7,7 +8,7 @@ import java.util.List;
 final class JvmFlags {
     private JvmFlags() {}
 
-    /** @throws IllegalStateException that names the missing flags */
+    /** @throws ConfigurationException that names the missing flags */
     static void check() {
         check(
                 ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent(),
@@ -23,7 +24,7 @@ final class JvmFlags {
             missing.add("--enable-native-access=ALL-UNNAMED");
         }
         if (!missing.isEmpty()) {
-            throw new IllegalStateException(
+            throw new ConfigurationException(
                     "Tandem computes with vectors and calls native code; start Java with " + String.join(" ", missing));
         }
     }

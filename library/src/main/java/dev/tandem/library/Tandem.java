@@ -11,6 +11,7 @@ import dev.tandem.server.openai.ServedModel;
 import dev.tandem.server.openai.TokenizerPool;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
+import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.Function;
@@ -65,8 +66,7 @@ public final class Tandem implements AutoCloseable {
     /**
      * Loads a model.
      *
-     * @throws ConfigurationException when an option, the model or this machine does not allow it
-     * @throws IllegalStateException when this JVM was started without the flags that Tandem needs
+     * @throws ConfigurationException when an option, the model, this machine or the flags of this JVM do not allow it
      */
     public static Tandem load(LoadOptions options) {
         JvmFlags.check();
@@ -153,6 +153,14 @@ public final class Tandem implements AutoCloseable {
             end.run();
             metrics.remove(added);
         };
+    }
+
+    /**
+     * Refuses new requests and waits until the answers that are being written have ended; false when they did not in
+     * time. {@link #close} is still to be called.
+     */
+    public boolean drain(Duration limit) throws InterruptedException {
+        return model.engine().drain(limit);
     }
 
     @Override

@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -90,7 +91,7 @@ class BrowserTest {
         String browser = System.getProperty("tandem.browser", "");
         assumeFalse(browser.isEmpty(), "the property tandem.browser is not set");
         try (ScriptedServer server = new ScriptedServer(TEMPLATE, BrowserTest::answer)) {
-            server.scripted.stepNanos = STEP_NANOS;
+            server.beforeStep(() -> LockSupport.parkNanos(STEP_NANOS));
             List<String> command = new ArrayList<>(
                     List.of("node", "src/test/page/page.mjs", "http://127.0.0.1:" + server.port(), browser));
             Optional.ofNullable(System.getProperty("tandem.pictures")).ifPresent(command::add);

@@ -19,7 +19,6 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Queue;
 import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.concurrent.locks.LockSupport;
 import java.util.function.UnaryOperator;
 
 /**
@@ -62,8 +61,8 @@ final class ScriptedModel implements Tokenizer, Executor {
     private final Queue<StepPlan> plans = new ArrayDeque<>();
     private final Map<Long, List<Integer>> prompts = new HashMap<>();
     private final Map<Long, int[]> answers = new HashMap<>();
-    /** How long a step takes; a browser needs time to stop an answer. */
-    volatile long stepNanos;
+    /** Called before a step is computed; who stops an answer needs time, or a step that waits. */
+    volatile Runnable beforeStep = () -> {};
     /** Called before a text is encoded. */
     volatile Runnable beforeEncoding = () -> {};
     /** All prompts so far. */
@@ -138,9 +137,7 @@ final class ScriptedModel implements Tokenizer, Executor {
     @Override
     public StepResult poll() {
         StepPlan plan = plans.remove();
-        if (stepNanos > 0) {
-            LockSupport.parkNanos(stepNanos);
-        }
+        beforeStep.run();
         List<StepResult.Sampled> sampled = new ArrayList<>();
         plan.subBatches().forEach(batch -> batch.chunks().forEach(chunk -> compute(chunk, sampled)));
         return new StepResult(plan.step(), sampled, List.of(), List.of(), StepTimes.NONE);

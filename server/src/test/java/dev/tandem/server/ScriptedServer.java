@@ -26,7 +26,7 @@ import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
 /** The real server on a free port, with a model that answers by a script. */
-final class ScriptedServer implements AutoCloseable {
+public final class ScriptedServer implements AutoCloseable {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     final ScriptedModel scripted;
@@ -64,6 +64,36 @@ final class ScriptedServer implements AutoCloseable {
                 grammars,
                 CacheSaltFrom.NONE);
         server.serve(ApiKeys.NONE, model, new DecisionLog(16), metrics, history, Optional.empty());
+    }
+
+    /** A model that answers the clients of {@code SpringAi.java}. */
+    public static ScriptedServer ofClients() {
+        return new ScriptedServer(ClientsTest.TEMPLATE, ClientsTest::answer);
+    }
+
+    /** A model that answers LangChain4j's TCK. */
+    public static ScriptedServer ofTck() {
+        return new ScriptedServer(ClientsTest.TEMPLATE, ClientsTest::tck);
+    }
+
+    /** A model that answers each prompt by a script. */
+    public static ScriptedServer of(UnaryOperator<String> script) {
+        return new ScriptedServer(ClientsTest.TEMPLATE, script);
+    }
+
+    /** The model, as the APIs serve it. */
+    public ServedModel model() {
+        return model;
+    }
+
+    /** Sets what runs on the engine thread before each step. */
+    public void beforeStep(Runnable hook) {
+        scripted.beforeStep = hook;
+    }
+
+    /** What the last grammar was made of. */
+    public String lastGrammar() {
+        return grammars.compiled.getLast().text();
     }
 
     int port() {

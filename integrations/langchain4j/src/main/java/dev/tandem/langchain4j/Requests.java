@@ -23,7 +23,6 @@ import dev.tandem.library.ToolChoice;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
-import java.util.Map;
 import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
@@ -48,9 +47,7 @@ final class Requests {
                         .toList())
                 .withToolChoice(choice(request.toolChoice()))
                 .withFormat(format(request.responseFormat()));
-        return request.modelName() == null
-                ? translated
-                : translated.withFields(Map.of("model", Json.toJson(request.modelName())));
+        return request.modelName() == null ? translated : translated.withModel(request.modelName());
     }
 
     private static <T> List<T> orEmpty(@Nullable List<T> list) {

@@ -3,7 +3,6 @@ package dev.tandem.langchain4j;
 import dev.langchain4j.model.chat.ChatModel;
 import dev.langchain4j.model.chat.common.AbstractChatModelIT;
 import dev.langchain4j.model.chat.request.ChatRequestParameters;
-import dev.tandem.server.TckModel;
 import java.util.List;
 import org.junit.jupiter.api.Disabled;
 

@@ -9,7 +9,6 @@ import dev.langchain4j.exception.InvalidRequestException;
 import dev.langchain4j.exception.UnsupportedFeatureException;
 import dev.langchain4j.model.chat.ChatModel;
 import dev.langchain4j.model.chat.request.ChatRequest;
-import dev.tandem.server.TckModel;
 import org.junit.jupiter.api.Test;
 
 /** The example of the page, and errors that LangChain4j's own tests do not ask for. */

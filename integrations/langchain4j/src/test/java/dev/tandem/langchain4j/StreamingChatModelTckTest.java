@@ -10,7 +10,6 @@ import dev.langchain4j.model.chat.common.AbstractStreamingChatModelIT;
 import dev.langchain4j.model.chat.listener.ChatModelListener;
 import dev.langchain4j.model.chat.request.ChatRequestParameters;
 import dev.langchain4j.model.chat.response.StreamingChatResponseHandler;
-import dev.tandem.server.TckModel;
 import java.util.List;
 import org.junit.jupiter.api.Disabled;
 import org.mockito.InOrder;
