@@ -49,13 +49,26 @@ public final class TandemStreamingChatModel implements StreamingChatModel {
 
     @Override
     public void doChat(ChatRequest request, StreamingChatResponseHandler handler) {
-        dev.tandem.library.ChatRequest translated = Requests.of(request); // an unsupported request is refused at once
-        Thread.ofVirtual().name("tandem-langchain4j").start(() -> stream(translated, handler));
+        start(request, handler);
     }
 
-    private void stream(dev.tandem.library.ChatRequest request, StreamingChatResponseHandler handler) {
+    /** The thread that sends the answer; an unsupported request is refused at once. */
+    Thread start(ChatRequest request, StreamingChatResponseHandler handler) {
+        dev.tandem.library.ChatRequest translated = Requests.of(request);
+        return Thread.ofVirtual().name("tandem-langchain4j").start(() -> answer(translated, handler));
+    }
+
+    private void answer(dev.tandem.library.ChatRequest request, StreamingChatResponseHandler handler) {
         try (Answer answer = tandem.chat(request)) {
-            Calls calls = new Calls(answer, handler);
+            send(answer, handler);
+        } catch (RuntimeException e) {
+            fail(handler, e);
+        }
+    }
+
+    private void send(Answer answer, StreamingChatResponseHandler handler) {
+        Calls calls = new Calls(answer, handler);
+        try {
             Iterator<AnswerPart> parts = answer.parts();
             while (parts.hasNext()) {
                 calls.send(parts.next());
@@ -67,9 +80,15 @@ public final class TandemStreamingChatModel implements StreamingChatModel {
                         handler, Responses.of(result, tandem.model()));
             }
         } catch (RuntimeException e) {
-            InternalStreamingChatResponseHandlerUtils.withLoggingExceptions(
-                    () -> handler.onError(Responses.exception(e)));
+            if (!calls.handle.isCancelled()) {
+                fail(handler, e);
+            }
         }
+    }
+
+    private static void fail(StreamingChatResponseHandler handler, RuntimeException error) {
+        InternalStreamingChatResponseHandlerUtils.withLoggingExceptions(
+                () -> handler.onError(Responses.exception(error)));
     }
 
     /**
