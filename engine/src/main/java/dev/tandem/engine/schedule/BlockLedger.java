@@ -50,8 +50,6 @@ final class BlockLedger {
 
     private final List<Sequence> gpuStarts = new ArrayList<>();
     private final List<Sequence> hostStarts = new ArrayList<>();
-    /** In-flight sequences for which GPU blocks stay free. */
-    private final List<Sequence> returning = new ArrayList<>();
     /** Null until {@link #roomToGrow} asks, and again after a move that changes it. */
     private @Nullable KvDemandForecast gpuForecast;
 
@@ -192,10 +190,7 @@ final class BlockLedger {
     private KvDemandForecast forecast(KvTier tier) {
         if (tier == KvTier.GPU) {
             if (gpuForecast == null) {
-                KvDemandForecast forecast = forecastOf(KvTier.GPU, state.gpu(), ins, gpuStarts);
-                returning.forEach(
-                        sequence -> forecast.add(sequence, own(sequence, sequence.computed(), KvTier.GPU, 0)));
-                gpuForecast = forecast;
+                gpuForecast = forecastOf(KvTier.GPU, state.gpu(), ins, gpuStarts);
             }
             return gpuForecast;
         }
@@ -297,15 +292,6 @@ final class BlockLedger {
         gpuSequences++;
         ins.add(sequence);
         moved.add(sequence);
-    }
-
-    /** Keeps GPU blocks free for all tokens of an in-flight sequence that is to return, and one for its growth. */
-    void reserveForReturn(Sequence sequence) {
-        freeGpu -= missingIn(KvTier.GPU, sequence) + 1;
-        returning.add(sequence);
-        if (gpuForecast != null) {
-            gpuForecast.add(sequence, own(sequence, sequence.computed(), KvTier.GPU, 0));
-        }
     }
 
     /** Counts the blocks of all tokens of a waiting sequence that starts in the tier. */

@@ -154,8 +154,7 @@ public enum Strategy {
                 Deviation.LONGEST_WAITING_FIRST,
                 Deviation.ROTATION,
                 Deviation.SPREAD_HOST_TOKENS,
-                Deviation.LIMITED_HOST_PROMPTS,
-                Deviation.RETURNS_IN_FLIGHT),
+                Deviation.LIMITED_HOST_PROMPTS),
         APEX(
                 Deviation.MIN_CPU_RATIO,
                 Deviation.COMPARES_WITH_ASYNC,
