@@ -133,7 +133,7 @@ class FirstErrorTest {
                 new Case(serve + "--threads 0", "--threads 0", "at least 1"),
                 new Case(serve + "--threads 1000000", "--threads 1000000", "at most"),
                 new Case(serve + "--attention-threads 0", "--attention-threads 0", "at least 1"),
-                new Case(serve + "--cpu-activations int4", "--cpu-activations", "EXACT, INT8"),
+                new Case(serve + "--cpu-activations int4", "--cpu-activations int4", "exact or int8"),
                 // the model has no quantised blocks; or the processor has no VNNI
                 new Case(serve + "--cpu-activations int8", "--cpu-activations int8", "use --cpu-activations exact"),
                 new Case(
