@@ -152,7 +152,8 @@ final class BlockLedger {
             return true;
         }
         PrefixUse use = use(candidate, tier);
-        int tokens = own(candidate, use.tokens(), tier, use.first() + referenced(use));
+        int computed = candidate.state() == RequestState.WAITING ? use.tokens() : candidate.computed();
+        int tokens = own(candidate, computed, tier, use.first() + referenced(use));
         return tier == KvTier.HOST
                 ? kv.blocksFor(tier, forecast.maxWith(candidate, tokens)) <= freeHost
                 : kv.blocksFor(tier, forecast.maxWith(candidate, tokens, LOOK_AHEAD * tokens)) <= freeGpu;

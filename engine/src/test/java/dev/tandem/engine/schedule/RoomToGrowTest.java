@@ -2,8 +2,14 @@ package dev.tandem.engine.schedule;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.engine.kv.AttentionSpan;
+import dev.tandem.engine.kv.KvCache;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.KvWindow;
+import dev.tandem.engine.kv.PrefillStaging;
+import dev.tandem.engine.kv.PrefixCacheOptions;
 import dev.tandem.engine.request.Sequence;
+import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
@@ -48,6 +54,22 @@ class RoomToGrowTest {
     void everySequenceHasRoomWhereNoneIs() {
         Scene empty = new Scene(50, 50, BUDGET);
         assertThat(new StepDraft(empty.state, BUDGET).roomToGrow(KvTier.GPU, empty.waiting(190)))
+                .isTrue();
+    }
+
+    @Test
+    void aSequenceThatMovesNeedsRoomForItsWindowOnly() {
+        KvWindow window = new KvWindow(8, 4, 128);
+        AttentionSpan span = new AttentionSpan(List.of(window.tokens()));
+        Scene sliding = new Scene(
+                new KvCache(4, 4, 12, 50, PrefillStaging.NONE, PrefixCacheOptions.OFF, 0, window, span), BUDGET);
+        sliding.gpu(20);
+        Sequence host = sliding.host(100);
+        sliding.state.live().forEach(sliding.committer::slide);
+        assertThat(sliding.kv.pool(KvTier.GPU).free())
+                .as("blocks for half of the host sequence's tokens")
+                .isLessThan(13);
+        assertThat(new StepDraft(sliding.state, BUDGET).roomToGrow(KvTier.GPU, host))
                 .isTrue();
     }
 }

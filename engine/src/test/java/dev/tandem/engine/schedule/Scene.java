@@ -29,7 +29,11 @@ public final class Scene {
     private int limit = 500;
 
     public Scene(int gpuBlocks, int hostBlocks, Budget budget) {
-        this.kv = new KvCache(4, gpuBlocks, hostBlocks);
+        this(new KvCache(4, gpuBlocks, hostBlocks), budget);
+    }
+
+    public Scene(KvCache kv, Budget budget) {
+        this.kv = kv;
         this.state = new SchedulerState(kv);
         this.committer = new PlanCommitter(state);
         this.budget = budget;
