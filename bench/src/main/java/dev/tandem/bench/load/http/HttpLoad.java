@@ -149,12 +149,11 @@ public final class HttpLoad {
                 while (true) {
                     Turn next = due.peek();
                     long now = now();
-                    if (next == null && (unanswered == 0 || !load.window().admits(now, sent.size()))) {
-                        return Optional.empty();
-                    } else if (next == null) {
-                        answered.awaitNanos(MAX_WAIT_NANOS);
-                    } else if (!load.window().admits(next.arrival(), sent.size())) {
-                        return Optional.empty(); // later ones are not admitted either
+                    if (next == null || !load.window().admits(next.arrival(), sent.size())) {
+                        if (unanswered == 0 || !load.window().admits(now, sent.size())) {
+                            return Optional.empty();
+                        }
+                        answered.awaitNanos(MAX_WAIT_NANOS); // an answer may bring an earlier arrival
                     } else if (next.arrival() > now) {
                         answered.awaitNanos(next.arrival() - now);
                     } else {

@@ -322,4 +322,23 @@ class HttpLoadTest {
             assertThat(fake.calls()).hasSize(2);
         }
     }
+
+    @Test
+    void turnsArriveThoughTheNextConversationWouldBeTooLate() throws InterruptedException {
+        try (FakeServer fake = new FakeServer((call, out) -> {
+                    FakeServer.stream(out, 7, "a");
+                    return true;
+                });
+                OpenAiServer server = new OpenAiServer(target(fake.url(), "/v1/completions"))) {
+            Arrivals once = new Arrivals.Trace("one conversation", new long[] {0, Long.MAX_VALUE / 2}, 1);
+            Duration none = Duration.ZERO;
+            LoadWindow window = new LoadWindow.Timed(none, Duration.ofDays(1), none, Duration.ofSeconds(50));
+            HttpLoad.Run run = new HttpLoad(server, Clock.system(), true, UNLIMITED)
+                    .run(
+                            new Load(once, window, GoodputTargets.NONE, 1),
+                            Prompts.conversations(LENGTHS, 0, 3, 0),
+                            (c, r) -> {});
+            assertThat(run.result().counts().completed()).isEqualTo(3);
+        }
+    }
 }
