@@ -8,7 +8,7 @@ import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.kv.PrefillStaging;
 import dev.tandem.engine.kv.Swap;
-import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.sampling.Choice;
 import dev.tandem.engine.step.Admission;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
@@ -179,11 +179,7 @@ public final class ContentExecutor implements Executor {
         return allowsAsyncScheduling
                 && last.resume().isEmpty()
                 && last.swaps().isEmpty()
-                && chunks(last).allMatch(chunk -> chunk.site() == AttentionSite.GPU_FROM_GPU)
-                // a grammar's next bitmask depends on the token that is sampled
-                && chunks(last)
-                        .flatMap(chunk -> chunk.sampler().stream())
-                        .allMatch(sampler -> sampler.matcher().isEmpty());
+                && chunks(last).allMatch(chunk -> chunk.site() == AttentionSite.GPU_FROM_GPU);
     }
 
     private static Stream<Chunk> chunks(StepPlan plan) {
@@ -223,9 +219,7 @@ public final class ContentExecutor implements Executor {
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
                 if (chunk.sampler().isPresent() && !failing.test(chunk.sequence())) {
-                    int last = chunk.start() + chunk.rows() - 1;
-                    TokenSampler sampler = chunk.sampler().orElseThrow();
-                    sampled.add(sample(sampler, chunk.sequence(), last, chunk.site()));
+                    sampled.add(sample(chunk.sequence(), chunk.start() + chunk.rows() - 1, chunk.site()));
                 }
             }
         }
@@ -253,8 +247,8 @@ public final class ContentExecutor implements Executor {
                 "sequence " + sequence + " has token " + token + " at " + position);
     }
 
-    private static Sampled sample(TokenSampler sampler, long sequence, int position, AttentionSite site) {
-        return new Sampled(sequence, sampler.chosen(token(sequence, position), Optional.empty()), site);
+    private static Sampled sample(long sequence, int position, AttentionSite site) {
+        return new Sampled(sequence, new Choice(token(sequence, position), Optional.empty()), site);
     }
 
     private void enter(long step, InFlightToken inFlightToken) {
@@ -297,8 +291,7 @@ public final class ContentExecutor implements Executor {
             read(KvTier.HOST, layer, inFlightToken.admission.kv(), key, position, position);
             inFlightToken.layer++;
             if (inFlightToken.layer == limits.layers()) {
-                TokenSampler sampler = inFlightToken.admission.sampler();
-                sampled.add(sample(sampler, key, position, AttentionSite.CPU_FROM_HOST));
+                sampled.add(sample(key, position, AttentionSite.CPU_FROM_HOST));
             } else {
                 enter(plan.step(), inFlightToken);
             }

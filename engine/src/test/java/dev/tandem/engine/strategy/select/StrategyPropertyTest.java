@@ -13,8 +13,6 @@ import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.PrefixCaching;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.Sequence;
-import dev.tandem.engine.sampling.Grammar;
-import dev.tandem.engine.sampling.GrammarMatcher;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.DecisionLog;
@@ -294,9 +292,6 @@ class StrategyPropertyTest {
         Optional<StrategySelector> guard = Optional.empty();
         Policy chosen;
         final SplittableRandom prefixes;
-        /** Whether the requests have grammars: in a third of the runs. */
-        final boolean forces;
-
         final boolean sharesPrefixes;
         /** Prompt and output of each request. */
         final List<int[]> texts = new ArrayList<>();
@@ -312,7 +307,6 @@ class StrategyPropertyTest {
         Run(Strategy strategy, long seed, Readiness recorded, int drafts) {
             this.strategy = strategy;
             random = new SplittableRandom(seed);
-            forces = new SplittableRandom(seed + 88).nextInt(3) == 0;
             int context = 16 + random.nextInt(40);
             int gpu = (context + 3) / 4 + random.nextInt(random.nextBoolean() ? 3 : 20);
             int host = strategy.allHost() ? (context + 3) / 4 + random.nextInt(40) : 1 + random.nextInt(80);
@@ -453,9 +447,8 @@ class StrategyPropertyTest {
             SamplingParams sampling = SamplingParams.builder()
                     .temperature(0)
                     .maxTokens(max)
-                    .ignoreEos(!forces)
+                    .ignoreEos(true)
                     .stopTokenIds(Set.of(end))
-                    .grammar(forces ? Optional.of(forcing(Long.parseLong(id.substring(1)), prompt)) : Optional.empty())
                     .build();
             int[] tokens = random.ints(prompt, 0, 1000).toArray();
             resend(tokens);
@@ -471,37 +464,6 @@ class StrategyPropertyTest {
             if (prefixes.nextInt(40) == 0) {
                 engine.resetPrefixCache();
             }
-        }
-
-        /** A grammar that forces some of the next tokens, after a third of all tokens. */
-        private Grammar forcing(long key, int prompt) {
-            return () -> new GrammarMatcher() {
-                private int length = prompt;
-
-                @Override
-                public void fillBitmask(int[] bitmask) {
-                    Arrays.fill(bitmask, -1);
-                }
-
-                @Override
-                public void accept(int token) {
-                    assertThat(token).isEqualTo(ContentExecutor.token(key, length++ - 1));
-                }
-
-                @Override
-                public int[] acceptForced() {
-                    SplittableRandom choice = new SplittableRandom(key * 1000 + length);
-                    int[] forced = new int[choice.nextInt(3) == 0 ? 1 + choice.nextInt(8) : 0];
-                    for (int i = 0; i < forced.length; i++) {
-                        forced[i] = ContentExecutor.token(key, length++ - 1);
-                    }
-                    coverage.note(Seen.FORCED, forced.length > 0);
-                    return forced;
-                }
-
-                @Override
-                public void close() {}
-            };
         }
 
         /** Lets the prompt begin as an earlier request's prompt and output do, as the next turn of a chat does. */
