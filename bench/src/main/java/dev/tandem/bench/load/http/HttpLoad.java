@@ -178,7 +178,7 @@ public final class HttpLoad {
             }
             RequestTimes request = new RequestTimes(
                     closed ? now() : turn.arrival(), turn.prompt().promptTokens());
-            StreamReader reader = new StreamReader(request, clock, origin);
+            StreamReader reader = new StreamReader(request, clock, origin, goesOn(turn));
             Thread thread = Thread.ofVirtual().unstarted(() -> send(turn, request, reader, closed));
             sent.add(new Sent(request, reader, thread));
             thread.start();

@@ -30,15 +30,20 @@ final class StreamReader implements HttpResponse.BodySubscriber<Void> {
     private final long origin;
     private final CompletableFuture<Void> body = new CompletableFuture<>();
     private final ByteArrayOutputStream line = new ByteArrayOutputStream(256);
+    private final boolean keepsAnswer;
     private final StringBuilder answer = new StringBuilder();
     private boolean finished;
     private boolean ended;
 
-    /** @param origin the clock's time at the start of the load */
-    StreamReader(RequestTimes times, Clock clock, long origin) {
+    /**
+     * @param origin the clock's time at the start of the load
+     * @param keepsAnswer whether a later turn repeats the answer
+     */
+    StreamReader(RequestTimes times, Clock clock, long origin, boolean keepsAnswer) {
         this.times = times;
         this.clock = clock;
         this.origin = origin;
+        this.keepsAnswer = keepsAnswer;
     }
 
     private long now() {
@@ -100,7 +105,7 @@ final class StreamReader implements HttpResponse.BodySubscriber<Void> {
         ended = true;
     }
 
-    /** The answer's text so far, without reasoning and calls of tools. */
+    /** The answer's text so far, without reasoning and calls of tools; empty unless it is kept. */
     synchronized String answer() {
         return answer.toString();
     }
@@ -133,14 +138,20 @@ final class StreamReader implements HttpResponse.BodySubscriber<Void> {
         JsonNode choice = event.path("choices").path(0);
         if (hasText(choice)) {
             times.receive(now, 1);
-            answer.append(choice.path("text").asString(""));
-            answer.append(choice.path("delta").path("content").asString(""));
+            keep(choice);
         }
         finished |= choice.path("finish_reason").isString();
         if (usage.has("completion_tokens")) {
             times.report(
                     usage.path("prompt_tokens").asInt(times.promptTokens()),
                     usage.get("completion_tokens").asInt());
+        }
+    }
+
+    private void keep(JsonNode choice) {
+        if (keepsAnswer) {
+            answer.append(choice.path("text").asString(""));
+            answer.append(choice.path("delta").path("content").asString(""));
         }
     }
 
