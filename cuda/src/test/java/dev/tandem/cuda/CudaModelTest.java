@@ -126,7 +126,7 @@ class CudaModelTest {
             }
         }
 
-        private static int[] ints(String json, String name) {
+        static int[] ints(String json, String name) {
             Matcher matcher =
                     Pattern.compile("\"" + name + "\"\\s*:\\s*\\[([^\\]]*)]").matcher(json);
             assertThat(matcher.find()).isTrue();

@@ -405,7 +405,7 @@ class HybridModelTest {
         MIGRATING
     }
 
-    private static Policy policy(Placement placement, Budget budget) {
+    static Policy policy(Placement placement, Budget budget) {
         return switch (placement) {
             case HOST -> new HostOnly(budget);
             case MIXED -> Strategy.ASYNC_OVERLAP.policy(options(budget, TierRules.neutral()), TestProfile.withCpu(100));

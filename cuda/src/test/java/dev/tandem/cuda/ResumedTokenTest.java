@@ -23,6 +23,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
+import java.util.SplittableRandom;
 import java.util.function.Consumer;
 import java.util.stream.IntStream;
 import java.util.stream.LongStream;
@@ -32,6 +33,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
@@ -250,6 +252,42 @@ class ResumedTokenTest {
                         .isLessThan(CudaModelTest.bound(DataType.FLOAT16));
             }
         }
+    }
+
+    /**
+     * The first layer does not compute the token's row. Its GEMMs compute it all the same, because the library's rows
+     * are rounded up.
+     */
+    @ParameterizedTest
+    @EnumSource(
+            value = DataType.class,
+            names = {"BFLOAT16", "FLOAT16"})
+    void aTokenFinishesFromTheLastLayerBesideALongPrompt(DataType type) throws IOException {
+        Golden golden = Golden.of(FAMILY);
+        int[] tokens = golden.prompt();
+        int[] random = new SplittableRandom(5).ints(100, 3, 301).toArray();
+        try (CudaExecutor executor = executor(type, 10_000)) {
+            executor.faults().poisonPools();
+            prefill(executor, tokens, 1);
+            admit(executor, tokens, 1);
+            for (int steps = 0; tasks() < LAYERS; steps++) {
+                assertThat(steps).isLessThan(MAX_STEPS);
+                assertThat(run(executor, going()).sampled()).isEmpty();
+            }
+            int[] blocks = IntStream.range(20, 27).toArray();
+            Chunk prompt = chunk(5, random, 0, random.length, blocks, AttentionSite.GPU_FROM_GPU);
+            StepResult result =
+                    run(executor, plan(List.of(new SubBatch(List.of(prompt))), List.of(), 0, List.of(), List.of(1L)));
+            assertThat(result.lost()).isEmpty();
+            assertThat(sampled(result)).containsExactly(5L, 1L);
+            assertThat(CudaModelTest.error(executor.logits(1), golden, tokens.length / 2))
+                    .isLessThan(CudaModelTest.bound(type));
+        }
+    }
+
+    /** Calls of attention that have begun. */
+    private long tasks() {
+        return attention.stream().mapToLong(UnreliableAttention::tasks).sum();
     }
 
     @Test

@@ -285,6 +285,21 @@ public final class CudaForward {
         if (pass.resumes()) {
             launchers.hostTransfer().receiveInFlight(stream, a, pass.step(), pass.after(layer), subBatch, layer);
         }
+        clearNewRows(stream, a, pass, layer);
+    }
+
+    /**
+     * Zeroes the residual stream of rows that this layer is the first to compute. The embedding has zeroed them too,
+     * but GEMMs of the library compute more rows than they are asked for ({@link GemmPlan#roundUp}), and those of
+     * earlier layers have added to these rows.
+     */
+    private void clearNewRows(Stream stream, Activations a, Pass pass, int layer) {
+        int before = pass.after(layer - 1).rows();
+        int rows = pass.after(layer).rows();
+        if (layer > 0 && rows > before && pass.extent().has(Part.ROW_WISE)) {
+            long rowBytes = (long) shape.hidden() * Float.BYTES;
+            stream.fill(a.residual(), before * rowBytes, (rows - before) * rowBytes, 0);
+        }
     }
 
     /** Output projection, norm and MLP; the down projection is then pending. */

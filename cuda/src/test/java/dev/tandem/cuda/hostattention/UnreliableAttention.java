@@ -58,7 +58,8 @@ public final class UnreliableAttention implements PagedDecodeAttention {
         if (task.context() == poisoned) {
             throw new IllegalStateException("poisoned");
         }
-        if (pauses > 0 && tasks.incrementAndGet() % pauses == 0) {
+        long number = tasks.incrementAndGet();
+        if (pauses > 0 && number % pauses == 0) {
             LockSupport.parkNanos(PAUSE_NANOS);
         }
         if (stalls && isFirst()) {
@@ -69,6 +70,11 @@ public final class UnreliableAttention implements PagedDecodeAttention {
             }
         }
         real.partial(task, first, last, next, scratch, partial);
+    }
+
+    /** Number of calls that have begun. */
+    public long tasks() {
+        return tasks.get();
     }
 
     private synchronized boolean isFirst() {
