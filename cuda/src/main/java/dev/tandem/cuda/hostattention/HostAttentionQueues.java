@@ -96,6 +96,9 @@ public final class HostAttentionQueues {
     private final AtomicReferenceArray<HostToken> hostTokens = new AtomicReferenceArray<>(MAX);
     private final ArrayDeque<Integer> free = new ArrayDeque<>();
     private final Map<Long, HostToken> bySequence = new LinkedHashMap<>();
+    /** Tasks that workers have taken from the ring in search of those of resumed tokens; no one attends to them yet. */
+    private final Queue<Long> setAside = new ConcurrentLinkedQueue<>();
+
     private final Queue<HostToken> released = new ConcurrentLinkedQueue<>();
     private final Queue<Failure> failures = new ConcurrentLinkedQueue<>();
     private long consumed;
@@ -107,6 +110,8 @@ public final class HostAttentionQueues {
     private int hostSampled;
 
     private volatile boolean inFlight;
+    /** Resumed tokens that have not ended; the engine thread alone writes it. */
+    private volatile int resumedTokens;
 
     /** @param bytes per value of the model's type */
     public HostAttentionQueues(ModelConfig config, int bytes, Memory memory) {
@@ -237,7 +242,12 @@ public final class HostAttentionQueues {
      *     wait for it
      */
     Optional<HostToken> resume(long sequence) {
-        return Optional.ofNullable(bySequence.get(sequence)).filter(HostToken::resume);
+        HostToken hostToken = bySequence.get(sequence);
+        if (hostToken == null || !hostToken.resume()) {
+            return Optional.empty();
+        }
+        countResumed(1);
+        return Optional.of(hostToken);
     }
 
     /** Ends a host token that has passed all layers, was released or is lost; its index is free again. */
@@ -246,7 +256,15 @@ public final class HostAttentionQueues {
         hostTokens.set(hostToken.index, null);
         free.add(hostToken.index);
         count(hostToken, -1);
+        if (hostToken.isResumed()) {
+            countResumed(-1);
+        }
         inFlight = !bySequence.isEmpty();
+    }
+
+    @SuppressWarnings("NonAtomicVolatileUpdate") // one thread writes it
+    private void countResumed(int sign) {
+        resumedTokens += sign;
     }
 
     HostToken pollReleased() {
@@ -259,8 +277,37 @@ public final class HostAttentionQueues {
 
     // called by workers
 
-    /** The next task, or -1 when there is none now; {@link #layer} and {@link #tokenIndex} read it. */
+    /**
+     * The task of an in-flight token whose result is needed next, or -1 when there is none now; {@link #layer} and
+     * {@link #tokenIndex} read it.
+     *
+     * <p>The ring has tasks in the order of steps, and of layers within a step. The result of a task is needed when the
+     * next step reaches its layer, so that order is also the one in which results are needed. Resumed tokens are the
+     * exception: the step that pushes their tasks waits for them. They come first, the lowest layer before the others.
+     */
     long take() {
+        if (resumedTokens == 0 && setAside.isEmpty()) {
+            return takePushed();
+        }
+        for (long task = takePushed(); task >= 0; task = takePushed()) {
+            setAside.add(task);
+        }
+        Long next = null;
+        for (Long task : setAside) {
+            if (next == null || deadline(task) < deadline(next)) {
+                next = task;
+            }
+        }
+        return next != null && setAside.remove(next) ? next : NO_ENTRY;
+    }
+
+    /** The layer at which a step waits for the task's result; the largest number where no step waits for it. */
+    private int deadline(long task) {
+        HostToken hostToken = hostToken(tokenIndex(task));
+        return hostToken != null && hostToken.isResumed() ? layer(task) : Integer.MAX_VALUE;
+    }
+
+    private long takePushed() {
         long number = taken.get();
         long entry = (long) LONG.getAcquire(memory.tasks(), (number & MAX - 1) * Long.BYTES);
         return entry >>> 24 == number + 1 && taken.compareAndSet(number, number + 1) ? entry & 0xffffff : NO_ENTRY;

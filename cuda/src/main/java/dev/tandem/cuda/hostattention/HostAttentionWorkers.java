@@ -27,8 +27,8 @@ import java.util.function.IntUnaryOperator;
 import java.util.function.UnaryOperator;
 
 /**
- * Pinned threads that compute the attention of host tokens, in the order in which the GPU pushed the tasks. A task of
- * an in-flight token is one worker's; workers share a task of a same-layer token by KV heads.
+ * Pinned threads that compute the attention of host tokens, in the order in which steps need the results. A task of an
+ * in-flight token is one worker's; workers share a task of a same-layer token by KV heads.
  *
  * <p>Workers spin while there are host tokens and park while there are none. Under a CPU quota, spinning uses up the
  * time that attention needs, so they poll every {@value #REST_NANOS} ns instead.

@@ -71,9 +71,19 @@ public final class HostToken {
         return state.get() == State.PAUSED;
     }
 
+    /** Has the sequence's next draw use the random number of this token, which is paused and never sampled. */
+    void takeBackDraw() {
+        draw.ifPresent(admission.sampler()::takeBack);
+    }
+
     /** Has a step wait for the token; returns false when it is paused or has failed. */
     boolean resume() {
         return state.compareAndSet(State.GOES_ON, State.RESUMED);
+    }
+
+    /** Whether a step waits for the token. */
+    boolean isResumed() {
+        return state.get() == State.RESUMED;
     }
 
     /** Notes that its attention has thrown; returns whether a step waits for the result all the same. */

@@ -166,6 +166,7 @@ public final class HostTokenTracker implements AutoCloseable {
             }
             if (hostToken.isPaused()) {
                 paused.add(hostToken.sequence());
+                hostToken.takeBackDraw();
             } else {
                 chooser.choose(hostToken.sequence(), hostToken.admission.sampler(), hostToken.draw, firstSample + slot);
             }
@@ -180,6 +181,7 @@ public final class HostTokenTracker implements AutoCloseable {
     public void collectReleased(List<Long> paused, List<StepResult.Lost> lost) {
         for (HostToken hostToken = queues.pollReleased(); hostToken != null; hostToken = queues.pollReleased()) {
             paused.add(hostToken.sequence());
+            hostToken.takeBackDraw();
             queues.end(hostToken);
         }
         for (HostAttentionQueues.Failure failure = queues.pollFailure();

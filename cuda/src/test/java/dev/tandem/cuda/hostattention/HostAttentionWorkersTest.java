@@ -270,6 +270,9 @@ class HostAttentionWorkersTest {
                             rig.admit(row, position, 7 * row, 7 * row + 3, 7 * row + 1)); // not in ascending order
                 }
                 hostTokens.forEach(hostToken -> rig.send(hostToken, 0));
+                if (position % 3 == 2) {
+                    List.of(3L, 1L).forEach(rig.queues::resume);
+                }
                 for (int left = rows * LAYERS; left > 0; left--) {
                     long task = rig.receive();
                     HostToken hostToken = rig.queues.hostToken(HostAttentionQueues.tokenIndex(task));
@@ -471,6 +474,40 @@ class HostAttentionWorkersTest {
         }
     }
 
+    /** Its sequence may move to the GPU, where the token is begun anew. */
+    @ParameterizedTest
+    @CsvSource({"false", "true"})
+    void aPausedTokenLeavesItsRandomNumberToTheNextDraw(boolean afterTheLastLayer) {
+        SamplingParams params = SamplingParams.builder().seed(SEED).build();
+        double expected = new TokenSampler(params, new int[] {0}, Set.of(), 0)
+                .draw(0)
+                .orElseThrow()
+                .uniform();
+        TokenSampler sampler = new TokenSampler(params, new int[] {0}, Set.of(), 0);
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
+            HostToken hostToken = tracker.admit(List.of(new Admission(1, 0, 0, new int[] {0}, sampler)))
+                    .getFirst();
+            assertThat(hostToken.draw.orElseThrow().uniform()).isEqualTo(expected);
+            rig.queues.pause(1);
+            List<Long> paused = new ArrayList<>();
+            if (afterTheLastLayer) {
+                MemorySegment returned = MemorySegment.ofArray(new int[] {hostToken.index});
+                tracker.finishLastLayer(returned, 1, 0, (sequence, chosen, draw, row) -> {}, paused);
+            } else {
+                rig.send(hostToken, 1);
+                spinUntil(() -> {
+                    tracker.collectReleased(paused, new ArrayList<>());
+                    return !paused.isEmpty();
+                });
+            }
+            assertThat(paused).containsExactly(1L);
+            assertThat(sampler.draw(0).orElseThrow().uniform())
+                    .as("seed %d", SEED)
+                    .isEqualTo(expected);
+        }
+    }
+
     @Test
     void aResumedTokenIsNoLongerPaused() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
@@ -515,6 +552,53 @@ class HostAttentionWorkersTest {
                             new HostTokenTracker.Resumed(hostTokens.get(2), 1),
                             new HostTokenTracker.Resumed(hostTokens.get(0), 2));
         }
+    }
+
+    /** The test takes the tasks itself, in place of workers. */
+    @Test
+    void tasksAreTakenInTheOrderInWhichStepsNeedTheirResults() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 0, null)) {
+            HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
+            List<HostToken> hostTokens = IntStream.range(0, 6)
+                    .mapToObj(token -> rig.admit(token, 0, token))
+                    .toList();
+            // a step sends the tokens that leave its batch layer by layer, and the next one does so again
+            push(rig, hostTokens, "1@0", "0@1", "3@2");
+            push(rig, hostTokens, "2@0", "4@1", "5@2");
+            assertThat(take(rig, 1)).as("the next step reaches layer 0 first").containsExactly("1@0");
+            tracker.resume(List.of(4L, 3L));
+            assertThat(take(rig, 2))
+                    .as("a step waits for resumed tokens, at layer 1 before layer 2")
+                    .containsExactly("4@1", "3@2");
+            push(rig, hostTokens, "1@1", "4@2");
+            assertThat(take(rig, 2))
+                    .as("a resumed token's later task passes those of earlier layers and steps")
+                    .containsExactly("4@2", "0@1");
+            push(rig, hostTokens, "0@2");
+            rig.queues.end(hostTokens.get(4));
+            rig.queues.end(hostTokens.get(3));
+            assertThat(take(rig, 5))
+                    .as("the others keep the order of steps and layers")
+                    .containsExactly("2@0", "5@2", "1@1", "0@2", "none");
+        }
+    }
+
+    /** @param tasks token@layer */
+    private static void push(Rig rig, List<HostToken> hostTokens, String... tasks) {
+        for (String task : tasks) {
+            rig.queues.push(task.charAt(2) - '0', hostTokens.get(task.charAt(0) - '0').index);
+        }
+    }
+
+    private static List<String> take(Rig rig, int count) {
+        return IntStream.range(0, count)
+                .mapToLong(task -> rig.queues.take())
+                .mapToObj(task -> task < 0
+                        ? "none"
+                        : rig.queues
+                                        .hostToken(HostAttentionQueues.tokenIndex(task))
+                                        .sequence() + "@" + HostAttentionQueues.layer(task))
+                .toList();
     }
 
     /** A step that waits for the token must not wait for a result that never comes. */

@@ -4,6 +4,7 @@ import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TokenLogprobs;
 import java.util.HashSet;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.Set;
 import java.util.SplittableRandom;
 
@@ -40,6 +41,8 @@ public final class TokenSampler {
     private final Optional<GrammarMatcher> matcher;
 
     private int produced;
+    /** The random number of a draw that was taken back. */
+    private OptionalDouble takenBack = OptionalDouble.empty();
 
     /**
      * Creates a sampler for a prompt.
@@ -140,9 +143,22 @@ public final class TokenSampler {
         return draw(max, false);
     }
 
+    /**
+     * Takes back the last draw, whose token was never chosen: the next draw uses its random number. So a seeded output
+     * does not depend on a device that began the token and was interrupted.
+     */
+    public void takeBack(Draw draw) {
+        takenBack = OptionalDouble.of(draw.uniform());
+    }
+
     /** In [0, 1) and exact in single precision, in which devices compute; 1 would lie beyond every token. */
     private float uniform() {
-        return params.greedy() ? 0 : (random.nextInt() >>> 8) * 0x1p-24f;
+        if (params.greedy()) {
+            return 0;
+        }
+        OptionalDouble earlier = takenBack;
+        takenBack = OptionalDouble.empty();
+        return earlier.isPresent() ? (float) earlier.getAsDouble() : (random.nextInt() >>> 8) * 0x1p-24f;
     }
 
     /** The biases and penalties that apply to the next logits. */

@@ -50,6 +50,8 @@ final class BlockLedger {
 
     private final List<Sequence> gpuStarts = new ArrayList<>();
     private final List<Sequence> hostStarts = new ArrayList<>();
+    /** In-flight sequences for which GPU blocks stay free. */
+    private final List<Sequence> returning = new ArrayList<>();
     /** Null until {@link #roomToGrow} asks, and again after a move that changes it. */
     private @Nullable KvDemandForecast gpuForecast;
 
@@ -191,7 +193,10 @@ final class BlockLedger {
     private KvDemandForecast forecast(KvTier tier) {
         if (tier == KvTier.GPU) {
             if (gpuForecast == null) {
-                gpuForecast = forecastOf(KvTier.GPU, state.gpu(), ins, gpuStarts);
+                KvDemandForecast forecast = forecastOf(KvTier.GPU, state.gpu(), ins, gpuStarts);
+                returning.forEach(
+                        sequence -> forecast.add(sequence, own(sequence, sequence.computed(), KvTier.GPU, 0)));
+                gpuForecast = forecast;
             }
             return gpuForecast;
         }
@@ -293,6 +298,15 @@ final class BlockLedger {
         gpuSequences++;
         ins.add(sequence);
         moved.add(sequence);
+    }
+
+    /** Keeps GPU blocks free for all tokens of an in-flight sequence that is to return, and one for its growth. */
+    void reserveForReturn(Sequence sequence) {
+        freeGpu -= missingIn(KvTier.GPU, sequence) + 1;
+        returning.add(sequence);
+        if (gpuForecast != null) {
+            gpuForecast.add(sequence, own(sequence, sequence.computed(), KvTier.GPU, 0));
+        }
     }
 
     /** Counts the blocks of all tokens of a waiting sequence that starts in the tier. */

@@ -65,6 +65,7 @@ public final class PlanCommitter {
         swaps = withDemotions(swaps);
         blocks.uses().forEach(kv::endCopy);
         kv.giveBack(staging);
+        draft.paused().forEach(state::pause);
         int inFlight = state.inFlight().size();
         state.scheduled(draft.rows(0).size() + draft.rows(1).size() + inFlight);
         List<Long> resume = draft.resumed().isEmpty()

@@ -113,6 +113,11 @@ public final class SchedulerState {
         return inFlightView;
     }
 
+    /** The sequences of {@link #inFlight} in the order of the waiting queue. */
+    public List<Sequence> inFlightInQueueOrder() {
+        return inFlight.values().stream().sorted(WaitingQueue.ORDER).toList();
+    }
+
     /** True while the sequence's token is between two layers. */
     public boolean isInFlight(long key) {
         return inFlight.containsKey(key);

@@ -40,6 +40,7 @@ public final class StepDraft {
     private final List<Load> loads;
     private final List<Sequence> admissions = new ArrayList<>();
     private final List<Sequence> resumed = new ArrayList<>();
+    private final List<Sequence> paused = new ArrayList<>();
     private long admittedTokens;
     private PrefillStaging.Need staged = PrefillStaging.Need.NOTHING;
     private int slots;
@@ -341,6 +342,20 @@ public final class StepDraft {
     /** Has an in-flight token finish within this step. */
     public void resume(Sequence sequence) {
         resumed.add(sequence);
+    }
+
+    /**
+     * Pauses an in-flight token, so that its sequence can move to the GPU, and keeps room for that: prompts of this
+     * draft do not take it. The token begins anew there.
+     */
+    public void pauseToReturn(Sequence sequence) {
+        blocks.reserveForReturn(sequence);
+        paused.add(sequence);
+    }
+
+    /** In-flight sequences whose token this step pauses. */
+    public List<Sequence> paused() {
+        return paused;
     }
 
     /** Whether an empty GPU could stage a prompt of {@code tokens}, in however many chunks. */

@@ -174,7 +174,7 @@ public final class AsyncOverlap implements Policy {
                     || state.waiting().isEmpty()
                     || rules.missesTargets()
                     || !cpuKeepsUp(draft, hostTokens, hostContext)) {
-                GpuTier.swapIn(draft);
+                swapIn(draft);
             }
         }
         Prefills prefills = new Prefills(
@@ -193,6 +193,14 @@ public final class AsyncOverlap implements Policy {
         prefills.resume(draft, kept.unfinished(), maxRows);
         prefills.start(draft, draft.gpuSequences() + hostTokens, 0, maxRows);
         return draft;
+    }
+
+    private void swapIn(StepDraft draft) {
+        if (deviations.has(Deviation.RETURNS_IN_FLIGHT)) {
+            GpuTier.swapInWithInFlight(draft);
+        } else {
+            GpuTier.swapIn(draft);
+        }
     }
 
     /** Marks the draft's in-flight tokens as a cohort, which needs a slot for each at the layer where it stands. */

@@ -56,7 +56,9 @@ public enum Deviation {
      */
     PARTIAL_PROGRESS("partial-progress", List.of("all-or-none", "some", "never"), "some", "some", "never"),
     /** APEX's rules are measured against async overlap alone, and the better one stays (ADR 35). */
-    MEASURED_ARMS("measured-arms", "false", "false", "true");
+    MEASURED_ARMS("measured-arms", "false", "false", "true"),
+    /** Sequences whose token is in flight move to the GPU as soon as there is room; the token begins anew (ADR 52). */
+    RETURNS_IN_FLIGHT("returns-in-flight", "false", "false", "true");
 
     /** Words for values that stand for many. */
     private static final class Values {

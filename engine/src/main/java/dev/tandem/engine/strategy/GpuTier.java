@@ -1,6 +1,7 @@
 package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
@@ -56,8 +57,12 @@ final class GpuTier {
         return new Kept(firstEvicted != null, unfinished);
     }
 
-    /** Swaps host requests in, in their order, while the GPU has ample space (NEO §3.2, step 2, second half). */
-    static void swapIn(StepDraft draft) {
+    /**
+     * Swaps host requests in, in their order, while the GPU has ample space (NEO §3.2, step 2, second half).
+     *
+     * @return whether the GPU had room for all of them
+     */
+    static boolean swapIn(StepDraft draft) {
         for (Sequence sequence : draft.state().host()) {
             if (draft.ins().contains(sequence) || sequence.remaining() > 1) {
                 continue; // it takes part in a rotation of this draft, or is an unfinished prompt
@@ -66,10 +71,38 @@ final class GpuTier {
                     && draft.totalRows() < draft.budget().maxBatchTokens()
                     && hasRoom(draft, sequence);
             if (!room) {
-                return;
+                return false;
             }
             draft.bringIn(sequence);
             draft.add(0, sequence, 1, AttentionSite.GPU_FROM_GPU);
+        }
+        return true;
+    }
+
+    /**
+     * Swaps host requests in as {@link #swapIn} does, then pauses in-flight tokens while the GPU has room for their
+     * sequences too, which {@link #swapIn} then moves. In flight a token takes about one step per layer; begun anew on
+     * the GPU it is one more row of a single step.
+     *
+     * <p>The executor may release a token some steps later. Until then each draft pauses it again, which changes
+     * nothing, and keeps its room.
+     */
+    static void swapInWithInFlight(StepDraft draft) {
+        if (!swapIn(draft) || draft.state().inFlight().isEmpty()) {
+            return;
+        }
+        for (Sequence sequence : draft.state().inFlightInQueueOrder()) {
+            if (sequence.state() != RequestState.IN_FLIGHT) {
+                continue; // it has been cancelled
+            }
+            int paused = draft.paused().size();
+            boolean room = draft.gpuSequences() + paused < draft.budget().maxSequences()
+                    && draft.totalRows() + paused < draft.budget().maxBatchTokens()
+                    && hasRoom(draft, sequence);
+            if (!room) {
+                return;
+            }
+            draft.pauseToReturn(sequence);
         }
     }
 

@@ -38,7 +38,7 @@ public record HostDrain(GpuOnly gpuOnly, AsyncOverlap overlap, Optional<Pipeline
         boolean overlaps = pipeline.isEmpty() || overlap.keepsTarget(state);
         boolean promptsFirst = overlaps && state.steps() % PROMPTS_FIRST == 0;
         if (!kept.evicted() && (!promptsFirst || state.waiting().isEmpty())) {
-            GpuTier.swapIn(draft);
+            GpuTier.swapInWithInFlight(draft);
         }
         Prefills prefills = new Prefills(true, true, sequence -> false, gpuOnly.piggybackedTokens());
         int maxRows = prefills.maxRows(draft, kept.unfinished(), overlap.slots(state), 0);

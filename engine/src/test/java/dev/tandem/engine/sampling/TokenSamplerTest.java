@@ -235,6 +235,34 @@ class TokenSamplerTest {
         assertThat(greedy.logprobs()).isEqualTo(2);
     }
 
+    /** As a device does with a token that it has begun and then releases. */
+    @Test
+    void aDrawThatIsTakenBackIsMadeAgainOnEitherDevice() {
+        long seed = 7;
+        float[] logits = {0.1f, 0.4f, 0.2f, 0.3f, 0.5f, 0.6f, 0.2f, 0.1f};
+        SamplingParams params =
+                SamplingParams.builder().seed(seed).maxTokens(20).build();
+        TokenSampler whole = new TokenSampler(params, new int[] {0}, Set.of(), 0);
+        TokenSampler interrupted = new TokenSampler(params, new int[] {0}, Set.of(), 0);
+        for (int token = 0; token < 20; token++) {
+            if (token % 3 == 0) {
+                interrupted.takeBack(interrupted.draw(0).orElseThrow());
+            }
+            if (token % 6 == 0) {
+                double uniform = whole.draw(0).orElseThrow().uniform();
+                assertThat(interrupted.draw(0).orElseThrow().uniform())
+                        .as("seed %d, token %d", seed, token)
+                        .isEqualTo(uniform);
+                whole.chosen(1, Optional.empty());
+                interrupted.chosen(1, Optional.empty());
+            } else {
+                assertThat(choose(interrupted, logits))
+                        .as("seed %d, token %d", seed, token)
+                        .isEqualTo(choose(whole, logits));
+            }
+        }
+    }
+
     @Test
     void aDeviceAppliesAdjustmentsToTheLogitsFirst() {
         int[] prompt = {1, 2};

@@ -18,7 +18,7 @@ import java.util.Set;
  * A scheduler's state made by hand, with blocks of 4 tokens, and drafts as text. {@code r1>host} is a swap, {@code r2
  * dropped} a preemption. {@code [r0 r3cpu r4+9 r5+7host]} is a sub-batch: a decode with attention on the GPU, one with
  * attention on the CPU, a prefill of 9 tokens, and one of 7 tokens whose KV goes to the host. {@code admit r6} and
- * {@code resume r7} follow.
+ * {@code resume r7} follow, and {@code pause r8}.
  */
 public final class Scene {
     public final KvCache kv;
@@ -130,6 +130,7 @@ public final class Scene {
         }
         draft.admissions().forEach(sequence -> words.add("admit r" + sequence.key()));
         draft.resumed().forEach(sequence -> words.add("resume r" + sequence.key()));
+        draft.paused().forEach(sequence -> words.add("pause r" + sequence.key()));
         return String.join(" ", words);
     }
 

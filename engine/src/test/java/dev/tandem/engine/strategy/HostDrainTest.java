@@ -59,6 +59,23 @@ class HostDrainTest {
     }
 
     @Test
+    void inFlightTokensPauseOnceTheGpuHasRoom() {
+        Scene scene = new Scene(50, 100, BUDGET);
+        scene.inFlight(10);
+        scene.gpu(10);
+        assertThat(scene.draft(drain())).isEqualTo("[r1] pause r0");
+    }
+
+    @Test
+    void promptsDoNotTakeTheRoomOfPausedTokens() {
+        Scene scene = new Scene(9, 100, BUDGET);
+        scene.inFlight(10);
+        scene.gpu(10);
+        scene.waiting(8);
+        assertThat(scene.draft(drain())).isEqualTo("[r1] pause r0");
+    }
+
+    @Test
     void hostSequencesDecodeWhereTheGpuHasNothingElse() {
         assertThat(scene(0, 2).draft(drain())).contains("r0cpu");
     }

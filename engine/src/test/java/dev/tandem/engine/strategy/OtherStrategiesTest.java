@@ -14,6 +14,7 @@ import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
+import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.util.ArrayList;
 import java.util.List;
@@ -73,6 +74,61 @@ class OtherStrategiesTest {
         assertThat(draft.slots())
                 .as("four tokens over two layers and some headroom: the smallest bucket")
                 .isEqualTo(8);
+    }
+
+    /** Blocks of 4 tokens: the one on the GPU takes 3, and each in flight would take 3 and one for its growth. */
+    private static Scene oneOnTheGpuAndThreeInFlight(int gpuBlocks) {
+        Scene scene = new Scene(gpuBlocks, 200, BUDGET).limit(16);
+        for (int i = 0; i < 3; i++) {
+            scene.inFlight(10);
+        }
+        scene.gpu(9);
+        return scene;
+    }
+
+    @Test
+    void inFlightTokensPauseWhileTheGpuHasRoomForTheirSequences() {
+        Policy policy = policy(Strategy.ASYNC_OVERLAP);
+        assertThat(oneOnTheGpuAndThreeInFlight(6).draft(policy)).isEqualTo("[r3]");
+        assertThat(oneOnTheGpuAndThreeInFlight(13).draft(policy)).isEqualTo("[r3] pause r0 pause r1");
+        assertThat(oneOnTheGpuAndThreeInFlight(50).draft(policy)).isEqualTo("[r3] pause r0 pause r1 pause r2");
+    }
+
+    @Test
+    void pausedTokensAreBegunAnewOnTheGpu() {
+        Policy policy = policy(Strategy.ASYNC_OVERLAP);
+        Scene scene = oneOnTheGpuAndThreeInFlight(13);
+        StepPlan plan = scene.committer.commit(policy.draft(scene.state, new Decision()));
+        assertThat(plan.pause()).containsExactly(0L, 1L);
+        assertThat(scene.draft(policy))
+                .as("the executor has not released them yet")
+                .isEqualTo("[r3] pause r0 pause r1");
+        plan.pause().forEach(scene.committer::endInFlight);
+        assertThat(scene.draft(policy)).isEqualTo("r0>gpu r1>gpu [r3 r0 r1]");
+    }
+
+    @Test
+    void inFlightTokensGoOnWhilePromptsWaitAndTheCpuKeepsUp() {
+        Scene scene = oneOnTheGpuAndThreeInFlight(50);
+        scene.waiting(8);
+        assertThat(scene.draft(policy(Strategy.ASYNC_OVERLAP))).isEqualTo("[r3 r4+8]");
+    }
+
+    @Test
+    void hostSequencesMoveToTheGpuBeforeInFlightTokensPause() {
+        Scene scene = oneOnTheGpuAndThreeInFlight(10);
+        scene.host(14);
+        assertThat(scene.draft(policy(Strategy.ASYNC_OVERLAP))).isEqualTo("r4>gpu [r3 r4]");
+    }
+
+    @Test
+    void theCohortOfThePaperGoesOn() {
+        Policy apex = Strategy.APEX.policy(
+                Strategy.Options.builder(BUDGET)
+                        .deviations(Deviations.of(Fidelity.PRINTED))
+                        .build(),
+                TestProfile.model());
+        assertThat(oneOnTheGpuAndThreeInFlight(50).draft(apex)).isEqualTo("[r3]");
     }
 
     /** Nine decoding sequences of three blocks each, all of which have to grow. */

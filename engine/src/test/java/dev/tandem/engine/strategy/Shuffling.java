@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -13,7 +14,7 @@ import java.util.SplittableRandom;
 
 /**
  * Drafts random steps that no strategy would draft. A seed decides on chunks, sub-batches, attention sites, swaps,
- * drops and admissions, within the limits of the pools.
+ * drops, admissions and pauses, within the limits of the pools.
  */
 public final class Shuffling implements Policy {
     /** Which plans the executor can run. */
@@ -63,6 +64,10 @@ public final class Shuffling implements Policy {
                 .filter(sequence -> chance(5))
                 .limit(everything ? Long.MAX_VALUE : MAX_ENTERING)
                 .forEach(draft::resume);
+        state.inFlight().stream()
+                .filter(sequence -> sequence.state() == RequestState.IN_FLIGHT && chance(9))
+                .filter(sequence -> draft.gpuHasRoomFor(sequence, draft.gpuSequences()))
+                .forEach(draft::pauseToReturn);
         draft.slots(everything ? 1 + random.nextInt(4) : 8 << random.nextInt(4));
         return draft;
     }

@@ -154,7 +154,8 @@ public enum Strategy {
                 Deviation.LONGEST_WAITING_FIRST,
                 Deviation.ROTATION,
                 Deviation.SPREAD_HOST_TOKENS,
-                Deviation.LIMITED_HOST_PROMPTS),
+                Deviation.LIMITED_HOST_PROMPTS,
+                Deviation.RETURNS_IN_FLIGHT),
         APEX(
                 Deviation.MIN_CPU_RATIO,
                 Deviation.COMPARES_WITH_ASYNC,
