@@ -279,7 +279,7 @@ class ResumedTokenTest {
             StepResult result =
                     run(executor, plan(List.of(new SubBatch(List.of(prompt))), List.of(), 0, List.of(), List.of(1L)));
             assertThat(result.lost()).isEmpty();
-            assertThat(sampled(result)).containsExactly(5L, 1L);
+            assertThat(sampled(result)).containsExactlyInAnyOrder(1L, 5L);
             assertThat(CudaModelTest.error(executor.logits(1), golden, tokens.length / 2))
                     .isLessThan(CudaModelTest.bound(type));
         }
