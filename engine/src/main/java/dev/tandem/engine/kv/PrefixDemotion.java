@@ -20,8 +20,8 @@ final class PrefixDemotion {
      */
     private static final int STARTS = 1024;
     /**
-     * Fraction of the GPU pool; with fewer empty blocks, cached ones are granted soon. Simulated conversations have equal
-     * figures from 0.025 to 1, and 0.5 % fewer copied prefixes hit with 0 (docs/results/constants.jsonl).
+     * Fraction of the GPU pool; with fewer empty blocks, cached ones are granted soon. Simulated conversations have
+     * equal figures from 0.025 to 1, and 0.5 % fewer copied prefixes hit with 0 (docs/results/constants.jsonl).
      */
     private static final double NEARLY_FULL = 0.05;
     /**
