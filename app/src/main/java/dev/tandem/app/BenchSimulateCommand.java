@@ -16,7 +16,6 @@ import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.kv.PrefixCacheUse;
 import dev.tandem.engine.loop.EngineConfig;
-import dev.tandem.engine.strategy.Deviation;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import java.io.IOException;
@@ -241,9 +240,6 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
             SimulatedExecutor executor =
                     SimulatedExecutor.withErrors(limits, profile, clock, TimingErrors.parse(simulation.error));
             simulation.loseHostAt.ifPresent(executor::loseHostAt);
-            if (!options.strategy.deviations().has(Deviation.SPREAD_HOST_TOKENS)) {
-                executor.computeOccupiedLayersOnly();
-            }
             Map<String, Object> result = BenchReport.circumstances(
                     options, model, spec.commandLine().getParseResult().originalArgs());
             result.put("machine", "simulated: " + profile.name());

@@ -217,7 +217,7 @@ final class CudaBackend {
     }
 
     /** Slots for in-flight tokens. In a cohort each of them needs one at the same layer. */
-    private static int slots(ModelOptions options) {
+    static int slots(ModelOptions options) {
         boolean cohort = options.strategy.chosen().offloads()
                 && !options.strategy.deviations().has(Deviation.SPREAD_HOST_TOKENS);
         return cohort

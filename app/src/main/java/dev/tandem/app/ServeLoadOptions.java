@@ -6,6 +6,7 @@ import dev.tandem.bench.load.http.OpenAiServer;
 import dev.tandem.bench.load.http.Prompts;
 import dev.tandem.engine.config.ConfigurationException;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.Locale;
 import java.util.Map;
@@ -23,6 +24,10 @@ final class ServeLoadOptions {
     private static final String KEY = "OPENAI_API_KEY";
 
     private static final String CHAT = "/chat/completions";
+    /** A millisecond, and about eleven days. */
+    private static final double MIN_TIMEOUT = 0.001;
+
+    private static final double MAX_TIMEOUT = 1_000_000;
 
     /** The datasets of {@code --dataset-name}. */
     enum Dataset {
@@ -150,8 +155,20 @@ final class ServeLoadOptions {
                     + " Default: no limit.")
     int maxConcurrency = Integer.MAX_VALUE;
 
+    @Option(
+            names = "--request-timeout",
+            paramLabel = "SECONDS",
+            defaultValue = "600",
+            description = "Max seconds from sending a request to the end of its answer; a request that takes longer is"
+                    + " given up and counts as failed. Default: ${DEFAULT-VALUE}.")
+    double requestTimeout = 600;
+
     /** @throws ConfigurationException that names the option, its value and the limit */
     void check() {
+        if (!(requestTimeout >= MIN_TIMEOUT && requestTimeout <= MAX_TIMEOUT)) {
+            throw new ConfigurationException("--request-timeout " + requestTimeout + " must be a number of seconds, "
+                    + MIN_TIMEOUT + " to " + (long) MAX_TIMEOUT);
+        }
         if (maxConcurrency < 1) {
             throw new ConfigurationException("--max-concurrency " + maxConcurrency + " must be at least 1");
         }
@@ -190,7 +207,8 @@ final class ServeLoadOptions {
         if (key != null && !key.isEmpty()) {
             all.put("Authorization", "Bearer " + key);
         }
-        return new OpenAiServer.Target(baseUrl, endpoint, all, model, ignoreEos, extraBody());
+        Duration timeout = Duration.ofNanos((long) (requestTimeout * 1e9));
+        return new OpenAiServer.Target(baseUrl, endpoint, all, model, ignoreEos, extraBody(), timeout);
     }
 
     /** What requests ask: token ids for completions, words for chat and for conversations of several turns. */

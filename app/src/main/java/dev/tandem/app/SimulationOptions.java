@@ -8,8 +8,6 @@ import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
-import dev.tandem.engine.strategy.Deviation;
-import dev.tandem.engine.strategy.Deviations;
 import dev.tandem.engine.strategy.PiggybackedPrefill;
 import dev.tandem.model.config.ModelConfig;
 import java.util.Optional;
@@ -83,8 +81,6 @@ final class SimulationOptions {
                 .orElseThrow(() -> new ConfigurationException("bench simulate needs the size of the GPU's pool:"
                         + " --num-gpu-blocks-override, --kv-cache-memory, a --preset that has it, or --hardware"));
         boolean hybrid = options.strategy.chosen().offloads();
-        Deviations deviations = options.strategy.deviations();
-        boolean cohort = !deviations.has(Deviation.SPREAD_HOST_TOKENS);
         int maxBatchTokens = options.budget().maxBatchTokens();
         // gpu-only has a host pool in serve too; only a prefix cache makes a difference there worth a simulation
         boolean hosts = hybrid || options.memory.prefixCaching.orElse(false);
@@ -104,10 +100,7 @@ final class SimulationOptions {
                 .layers(profile.layers())
                 .kvBytesPerToken(shape.kvBytesPerToken())
                 .overlaps(hybrid)
-                .inFlight(
-                        hybrid ? cohort ? hostBlocks : CudaExecutor.usualSlots() : 0,
-                        hybrid ? cohort ? hostBlocks : CudaExecutor.maxHostTokens() : 0,
-                        hybrid)
+                .inFlight(hybrid ? CudaBackend.slots(options) : 0, hybrid ? CudaExecutor.maxHostTokens() : 0, hybrid)
                 .piggybackedTokens(piggybacked)
                 .windows(model.windows())
                 .build();

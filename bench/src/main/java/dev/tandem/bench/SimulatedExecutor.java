@@ -40,6 +40,14 @@ public final class SimulatedExecutor implements Executor {
     private static final int[] BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64};
 
     private static final int BUCKET_STEP = 64;
+    /** Min slots of a step that has in-flight tokens. */
+    private static final int MIN_SLOTS = 8;
+    /** Max slots that are computed at all layers of a step which is replayed from a graph. */
+    private static final int USUAL_SLOTS = 64;
+    /** Max rows, without slots, of a step which is replayed from a graph. */
+    private static final int MAX_GRAPH_ROWS = 512;
+    /** Layers that a token may be ahead of where it was last seen when the next step is submitted. */
+    private static final int LAYERS_UNSEEN = 2;
     /** Host tokens that together use the CPU's full bandwidth: as many as there are attention workers. */
     private static final int FULL_BANDWIDTH_TOKENS = 14;
 
@@ -58,7 +66,7 @@ public final class SimulatedExecutor implements Executor {
     private double cpuBusy;
     private double busyBefore;
     private double hostLostAt = Double.POSITIVE_INFINITY;
-    /** Whether each layer computes only the in-flight tokens that rejoin there, rather than all of its slots. */
+    /** Whether each layer computes only the in-flight tokens that rejoin there, rather than slots. */
     private boolean occupiedLayersOnly;
 
     private final TimingErrors.Draws errors;
@@ -110,7 +118,10 @@ public final class SimulatedExecutor implements Executor {
         hostLostAt = seconds;
     }
 
-    /** Has each layer compute only the in-flight tokens that rejoin there, as a cohort needs (APEX §3.3). */
+    /**
+     * Has each layer compute only the in-flight tokens that rejoin there, as a paper's own executor would a cohort
+     * (APEX §3.3). The CUDA executor has slots.
+     */
     public void computeOccupiedLayersOnly() {
         occupiedLayersOnly = true;
     }
@@ -136,6 +147,7 @@ public final class SimulatedExecutor implements Executor {
         }
         int slots = plan.slotsPerLayer() == 0 && plan.admissions().isEmpty() ? 0 : slots(plan);
         double load = (hostTokens.isEmpty() ? 1 : machine.hostLoad()) * errors.step();
+        SlotLayers slotLayers = slotLayers(plan, slots);
         for (Admission admission : plan.admissions()) {
             HostToken hostToken = new HostToken(admission);
             hostTokens.put(admission.sequence(), hostToken);
@@ -148,8 +160,8 @@ public final class SimulatedExecutor implements Executor {
                 .toList();
         List<StepResult.Sampled> sampled = new ArrayList<>();
         resumed.forEach(token -> sampled.add(sampled(token)));
-        int fixed = occupiedLayersOnly ? 0 : slots;
-        double ends = ends(plan, fixed, resumed.size()) / limits.layers();
+        int lastSlots = slotLayers.contains(limits.layers() - 1) ? slots : 0;
+        double ends = ends(plan, lastSlots, resumed.size()) / limits.layers();
         double seconds = 0;
         LayerTime layer = null;
         List<List<HostToken>> inFlight = byLayer();
@@ -157,7 +169,7 @@ public final class SimulatedExecutor implements Executor {
             List<HostToken> rejoining =
                     inFlight.isEmpty() ? List.of() : rejoining(inFlight.get(at), start + seconds, slots);
             Resumed more = Resumed.at(resumed, at, span);
-            int rows = occupiedLayersOnly ? rejoining.size() : slots;
+            int rows = occupiedLayersOnly ? rejoining.size() : slotLayers.contains(at) ? slots : 0;
             if (layer == null || layer.slots() != rows || !layer.resumed().equals(more)) {
                 layer = layer(plan, rows, more);
             }
@@ -209,11 +221,54 @@ public final class SimulatedExecutor implements Executor {
         return new StepResult.Lost(sequence, StepResult.Cause.HOST_ATTENTION, "the simulated host is lost", false);
     }
 
+    /** The slots of a step; rounded up to a power of two or a multiple of 64, as the CUDA executor does. */
     private int slots(StepPlan plan) {
-        int wanted = Math.min(
-                limits.slotsPerLayer(),
-                Math.max(plan.slotsPerLayer(), plan.admissions().size()));
-        return Math.max(8, Integer.highestOneBit(2 * wanted - 1));
+        int wanted = Math.max(plan.slotsPerLayer(), plan.admissions().size());
+        int rounded =
+                wanted <= BUCKET_STEP ? Math.max(MIN_SLOTS, Integer.highestOneBit(2 * wanted - 1)) : roundUp(wanted);
+        return Math.min(rounded, limits.slotsPerLayer());
+    }
+
+    /** The layers at which a step computes its slots. */
+    private record SlotLayers(int first, int last) {
+        static final SlotLayers ALL = new SlotLayers(0, Integer.MAX_VALUE);
+        static final SlotLayers NONE = new SlotLayers(0, -1);
+
+        boolean contains(int layer) {
+            return first <= layer && layer <= last;
+        }
+    }
+
+    /**
+     * The layers at which the CUDA executor computes slots. In a graph these are all layers; two sub-batches, many rows
+     * and tokens that finish within the step need all as well. Otherwise more slots than graphs usually have are
+     * computed only where tokens may return, unless that is most layers.
+     */
+    private SlotLayers slotLayers(StepPlan plan, int slots) {
+        if (occupiedLayersOnly) {
+            return SlotLayers.NONE;
+        }
+        boolean everywhere = slots <= USUAL_SLOTS
+                || plan.subBatches().size() > 1
+                || plan.rows() > MAX_GRAPH_ROWS
+                || !plan.resume().isEmpty()
+                || offloadsPrefill(plan);
+        if (everywhere) {
+            return SlotLayers.ALL;
+        }
+        int first = plan.admissions().isEmpty() ? limits.layers() : 0;
+        int last = 0;
+        for (HostToken hostToken : hostTokens.values()) {
+            first = Math.min(first, hostToken.layer);
+            last = Math.max(last, hostToken.layer + LAYERS_UNSEEN);
+        }
+        return last - first + 1 > limits.layers() / 2 ? SlotLayers.ALL : new SlotLayers(first, last);
+    }
+
+    private static boolean offloadsPrefill(StepPlan plan) {
+        return plan.subBatches().stream()
+                .flatMap(batch -> batch.chunks().stream())
+                .anyMatch(chunk -> chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD);
     }
 
     /** In-flight tokens by their layer, so that a step visits a token once per layer it computes; empty without any. */
@@ -376,6 +431,10 @@ public final class SimulatedExecutor implements Executor {
                 return bucket;
             }
         }
+        return roundUp(rows);
+    }
+
+    private static int roundUp(int rows) {
         return (rows + BUCKET_STEP - 1) / BUCKET_STEP * BUCKET_STEP;
     }
 

@@ -41,6 +41,9 @@ public final class HttpLoad {
     /** Time between two looks at whether requests may still arrive, while none is due. */
     private static final long MAX_WAIT_NANOS = 100_000_000;
 
+    /** The error of requests whose answer, or whose connection, took too long. */
+    private static final String TIMEOUT = "timeout";
+
     /** Receives progress: a number of requests that have arrived, and how many of them run. */
     public interface Progress {
         /** Called on the thread that runs the load, before each request. */
@@ -225,16 +228,19 @@ public final class HttpLoad {
 
         private void exchange(Prompt prompt, StreamReader reader) throws InterruptedException {
             try {
-                HttpResponse<String> response = server.client().send(server.request(prompt, usage), head -> {
-                    boolean stream = head.statusCode() == 200
-                            && head.headers()
-                                    .firstValue("Content-Type")
-                                    .orElse("")
-                                    .startsWith("text/event-stream");
-                    return stream
-                            ? HttpResponse.BodySubscribers.mapping(reader, nothing -> "")
-                            : HttpResponse.BodySubscribers.ofString(StandardCharsets.UTF_8);
-                });
+                HttpResponse<String> response = server.send(
+                        server.request(prompt, usage),
+                        head -> {
+                            boolean stream = head.statusCode() == 200
+                                    && head.headers()
+                                            .firstValue("Content-Type")
+                                            .orElse("")
+                                            .startsWith("text/event-stream");
+                            return stream
+                                    ? HttpResponse.BodySubscribers.mapping(reader, nothing -> "")
+                                    : HttpResponse.BodySubscribers.ofString(StandardCharsets.UTF_8);
+                        },
+                        timeout -> reader.fail(TIMEOUT, StreamReader.reason(timeout)));
                 // an answer that was streamed has ended by now, so that this records nothing
                 if (response.statusCode() == 200) {
                     reader.fail("no event stream", OpenAiServer.quote(response.body()));
@@ -244,7 +250,7 @@ public final class HttpLoad {
             } catch (ConnectException e) {
                 reader.fail("no connection", StreamReader.reason(e));
             } catch (HttpTimeoutException e) {
-                reader.fail("timeout", StreamReader.reason(e));
+                reader.fail(TIMEOUT, StreamReader.reason(e));
             } catch (IOException e) {
                 reader.fail("connection lost", StreamReader.reason(e));
             }

@@ -6,11 +6,17 @@ import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
+import java.net.http.HttpTimeoutException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.function.Consumer;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
@@ -37,6 +43,7 @@ public final class OpenAiServer implements AutoCloseable {
      * @param model empty for the first model that the server lists
      * @param ignoreEos whether to ask that answers have exactly their max tokens
      * @param extraBody fields that are added to each request, and replace its own
+     * @param timeout max time from sending a request to the end of its answer
      */
     public record Target(
             String baseUrl,
@@ -44,7 +51,8 @@ public final class OpenAiServer implements AutoCloseable {
             Map<String, String> headers,
             String model,
             boolean ignoreEos,
-            Map<String, Object> extraBody) {}
+            Map<String, Object> extraBody,
+            Duration timeout) {}
 
     private final Target target;
     private final String model;
@@ -70,8 +78,30 @@ public final class OpenAiServer implements AutoCloseable {
         return model;
     }
 
-    HttpClient client() {
-        return client;
+    /**
+     * Sends a request and waits for the end of its answer. The timeout of {@link HttpRequest} ends with the answer's
+     * head, so that a stream which stops would be waited for without end.
+     *
+     * @param onTimeout called before the connection is closed, which the body's reader would take for a cut stream
+     * @throws HttpTimeoutException when the answer has not ended within the target's timeout
+     */
+    <T> HttpResponse<T> send(
+            HttpRequest request, HttpResponse.BodyHandler<T> body, Consumer<HttpTimeoutException> onTimeout)
+            throws IOException, InterruptedException {
+        CompletableFuture<HttpResponse<T>> answer = client.sendAsync(request, body);
+        try {
+            return answer.get(target.timeout().toNanos(), TimeUnit.NANOSECONDS);
+        } catch (TimeoutException e) {
+            HttpTimeoutException timeout = new HttpTimeoutException("the answer did not end within "
+                    + target.timeout().toMillis() / 1e3 + " s; --request-timeout sets this limit");
+            timeout.initCause(e);
+            onTimeout.accept(timeout);
+            throw timeout;
+        } catch (ExecutionException e) {
+            throw e.getCause() instanceof IOException cause ? cause : new IOException(e.getCause());
+        } finally {
+            answer.cancel(true); // closes the connection of an answer that has not ended
+        }
     }
 
     /** A request of a prompt; with {@code usage} the server is asked to report numbers of tokens. */
@@ -185,7 +215,7 @@ public final class OpenAiServer implements AutoCloseable {
 
     private HttpResponse<String> send(HttpRequest request, String url) throws InterruptedException {
         try {
-            return client.send(request, HttpResponse.BodyHandlers.ofString(StandardCharsets.UTF_8));
+            return send(request, HttpResponse.BodyHandlers.ofString(StandardCharsets.UTF_8), timeout -> {});
         } catch (IOException e) {
             throw new ConfigurationException(
                     "no server answers at " + url + " (" + StreamReader.reason(e)

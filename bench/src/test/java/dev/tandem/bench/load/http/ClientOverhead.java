@@ -44,8 +44,8 @@ final class ClientOverhead {
                     FakeServer.finish(out, (int) held, tokens);
                     return true;
                 });
-                OpenAiServer server = new OpenAiServer(
-                        new OpenAiServer.Target(fake.url(), "/v1/completions", Map.of(), "m", true, Map.of()))) {
+                OpenAiServer server = new OpenAiServer(new OpenAiServer.Target(
+                        fake.url(), "/v1/completions", Map.of(), "m", true, Map.of(), Duration.ofSeconds(60)))) {
             LoadWindow window = new LoadWindow.Timed(
                     Duration.ofSeconds(WARM_UP_SECONDS),
                     Duration.ofSeconds(seconds),

@@ -54,7 +54,12 @@ class HttpLoadTest {
     }
 
     private static OpenAiServer.Target target(String url, String path) {
-        return new OpenAiServer.Target(url, path, Map.of("Authorization", "Bearer k"), "m", true, Map.of("top_k", 4));
+        return target(url, path, Duration.ofSeconds(50));
+    }
+
+    private static OpenAiServer.Target target(String url, String path, Duration timeout) {
+        return new OpenAiServer.Target(
+                url, path, Map.of("Authorization", "Bearer k"), "m", true, Map.of("top_k", 4), timeout);
     }
 
     private static Load load(Arrivals arrivals, int requests, Duration drain) {
@@ -158,6 +163,56 @@ class HttpLoadTest {
         }
     }
 
+    /** How far an answer that never ends has come. */
+    enum NeverEnds {
+        NO_HEAD,
+        NO_TOKEN,
+        ONE_TOKEN
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void countedRequestsThatNeverEndFailOneAfterAnother(NeverEnds how) throws InterruptedException {
+        CountDownLatch never = new CountDownLatch(1);
+        try (FakeServer fake = new FakeServer((call, out) -> {
+                    if (how != NeverEnds.NO_HEAD) {
+                        FakeServer.begin(out);
+                    }
+                    if (how == NeverEnds.ONE_TOKEN) {
+                        FakeServer.event(out, "{\"choices\":[{\"text\":\"a\"}]}");
+                    }
+                    never.await();
+                    return false;
+                });
+                OpenAiServer server = new OpenAiServer(target(fake.url(), "/v1/completions", Duration.ofMillis(200)))) {
+            HttpLoad.Run run = new HttpLoad(server, Clock.system(), true, 1)
+                    .run(
+                            load(new Arrivals.AtOnce(), 3, Duration.ofSeconds(50)),
+                            Conversations.ofOneTurn(Prompts.words(index -> LENGTHS, 0, 0)),
+                            (arrived, running) -> {});
+            assertThat(run.result().counts().failed()).isEqualTo(3);
+            assertThat(run.result().errors()).isEqualTo(Map.of("timeout", 3));
+            assertThat(((Outcome.Failed) run.requests().getFirst().outcome()).message())
+                    .isEqualTo("the answer did not end within 0.2 s; --request-timeout sets this limit");
+        }
+    }
+
+    @Test
+    void aFirstRequestThatIsNeverAnsweredIsAnError() throws InterruptedException {
+        CountDownLatch never = new CountDownLatch(1);
+        try (FakeServer fake = new FakeServer((call, out) -> {
+                    never.await();
+                    return false;
+                });
+                OpenAiServer server = new OpenAiServer(target(fake.url(), "/v1/completions", Duration.ofMillis(200)))) {
+            assertThatThrownBy(() -> server.knowsUsage(
+                            Prompts.words(index -> LENGTHS, 0, 0).apply(0)))
+                    .isInstanceOf(ConfigurationException.class)
+                    .hasMessageContaining(fake.url())
+                    .hasMessageContaining("--request-timeout");
+        }
+    }
+
     @Test
     void usageReplacesTheCountOfPieces() throws InterruptedException {
         try (FakeServer fake = new FakeServer((call, out) -> {
@@ -240,8 +295,8 @@ class HttpLoadTest {
                     FakeServer.plain(out, 200, "{\"data\":[{\"id\":\"the-model\"}]}");
                     return true;
                 });
-                OpenAiServer server = new OpenAiServer(
-                        new OpenAiServer.Target(fake.url(), "/v1/completions", Map.of(), "", true, Map.of()))) {
+                OpenAiServer server = new OpenAiServer(new OpenAiServer.Target(
+                        fake.url(), "/v1/completions", Map.of(), "", true, Map.of(), Duration.ofSeconds(50)))) {
             assertThat(server.model()).isEqualTo("the-model");
             assertThat(fake.calls()).extracting(FakeServer.Call::path).isEqualTo(List.of("/v1/models"));
         }
