@@ -11,8 +11,11 @@ import org.jspecify.annotations.Nullable;
  */
 public final class BlockTable {
     private KvTier tier = KvTier.GPU;
+    /** Of the first group; planning reads it for every sequence, so it is a field. */
+    private final GroupTable first = new GroupTable();
     /** One table per group of layers; those of further groups are made when they are first asked for. */
-    private GroupTable[] groups = {new GroupTable()};
+    private GroupTable[] groups = {first};
+
     /** The last result of {@link #views}. */
     private List<KvView> views = List.of();
     /** Of the last block that is registered. */
@@ -54,11 +57,14 @@ public final class BlockTable {
 
     /** Whether the sequence holds no block. */
     public boolean isEmpty() {
-        return groups[0].count() == 0;
+        return first.count() == 0;
     }
 
     /** The blocks of a group of layers. */
     public GroupTable group(int index) {
+        if (index == 0) {
+            return first;
+        }
         if (index >= groups.length) {
             int length = groups.length;
             groups = Arrays.copyOf(groups, index + 1);
@@ -76,6 +82,9 @@ public final class BlockTable {
 
     /** The blocks of each group as plans keep them; calls share the list until a table changes. */
     public List<KvView> views() {
+        if (groups.length == 1) {
+            return first.views();
+        }
         boolean changed = views.size() != groups.length;
         for (int i = 0; !changed && i < groups.length; i++) {
             changed = views.get(i) != groups[i].view();

@@ -1,6 +1,7 @@
 package dev.tandem.engine.kv;
 
 import java.util.Arrays;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -18,6 +19,8 @@ public final class GroupTable {
     private int count;
     /** The last result of {@link #view}; null once the table has changed. */
     private @Nullable KvView view;
+    /** The last result of {@link #views}; null once the table has changed. */
+    private @Nullable List<KvView> views;
 
     /** Number of blocks that the sequence holds. */
     public int count() {
@@ -47,13 +50,26 @@ public final class GroupTable {
         return view;
     }
 
+    /** {@link #view} as the only one of a sequence. */
+    List<KvView> views() {
+        if (views == null) {
+            views = List.of(view());
+        }
+        return views;
+    }
+
+    private void changed() {
+        view = null;
+        views = null;
+    }
+
     /** Says at which index the blocks of an empty table begin. */
     void first(int next) {
         if (count > 0) {
             throw new IllegalStateException("a table with " + count + " blocks cannot begin at another one");
         }
         first = next;
-        view = null;
+        changed();
     }
 
     void add(int block) {
@@ -61,12 +77,12 @@ public final class GroupTable {
             blocks = Arrays.copyOf(blocks, count * 2);
         }
         blocks[count++] = block;
-        view = null;
+        changed();
     }
 
     void replace(int index, int block) {
         blocks[index - first] = block;
-        view = null;
+        changed();
     }
 
     /** Removes the blocks before {@code next}. */
@@ -75,12 +91,12 @@ public final class GroupTable {
         System.arraycopy(blocks, removed, blocks, 0, count - removed);
         count -= removed;
         first = next;
-        view = null;
+        changed();
     }
 
     void clear() {
         first = 0;
         count = 0;
-        view = null;
+        changed();
     }
 }

@@ -24,6 +24,8 @@ public final class KvCache implements KvCapacity {
     private final int hostBlockTokens;
     private final PrefillStaging staging;
     private final KvLayout layout;
+    /** [kinds] those of the layout; planning reads them for every sequence, so they are an array. */
+    private final KvLayout.Kind[] kinds;
     /** [groups] zeros. */
     private final int[] fromStart;
 
@@ -117,6 +119,7 @@ public final class KvCache implements KvCapacity {
             }
         }
         this.layout = layout;
+        this.kinds = layout.kinds().toArray(new KvLayout.Kind[0]);
         this.fromStart = new int[layout.groups()];
         this.span = span;
         this.gpuBlockTokens = gpuBlockTokens;
@@ -198,7 +201,7 @@ public final class KvCache implements KvCapacity {
     @Override
     public int held(KvTier tier, int computed, int length) {
         int blocks = 0;
-        for (KvLayout.Kind kind : layout.kinds()) {
+        for (KvLayout.Kind kind : kinds) {
             int end = blocksFor(tier, kind.window().end(computed, length));
             blocks += kind.groups() * (end - firstHeld(tier, kind, computed));
         }
@@ -216,7 +219,7 @@ public final class KvCache implements KvCapacity {
             return fromStart;
         }
         int[] first = new int[layout.groups()];
-        for (KvLayout.Kind kind : layout.kinds()) {
+        for (KvLayout.Kind kind : kinds) {
             Arrays.fill(first, kind.first(), kind.end(), firstHeld(tier, kind, computed));
         }
         return first;
@@ -249,7 +252,7 @@ public final class KvCache implements KvCapacity {
     @Override
     public int missing(Sequence sequence, int tokens) {
         int missing = 0;
-        for (KvLayout.Kind kind : layout.kinds()) {
+        for (KvLayout.Kind kind : kinds) {
             missing += kind.groups() * missing(sequence, kind, tokens);
         }
         return missing;
@@ -600,7 +603,9 @@ public final class KvCache implements KvCapacity {
             return false;
         }
         if (missing > 0) {
-            layout.kinds().forEach(kind -> take(sequence, kind, missing(sequence, kind, tokens)));
+            for (KvLayout.Kind kind : kinds) {
+                take(sequence, kind, missing(sequence, kind, tokens));
+            }
         }
         return true;
     }
@@ -640,7 +645,7 @@ public final class KvCache implements KvCapacity {
     public void slide(Sequence sequence) {
         BlockTable table = sequence.table();
         boolean freed = false;
-        for (KvLayout.Kind kind : layout.kinds()) {
+        for (KvLayout.Kind kind : kinds) {
             int next = firstHeld(table.tier(), kind, sequence.computed());
             if (!table.isEmpty() && next > table.group(kind.first()).first()) {
                 free(sequence, kind, next);
@@ -651,7 +656,7 @@ public final class KvCache implements KvCapacity {
             return;
         }
         // others may hold some of the blocks still, so there may be too few; planning sees what is missing
-        for (KvLayout.Kind kind : layout.kinds()) {
+        for (KvLayout.Kind kind : kinds) {
             int free = pool(table.tier()).free() / kind.groups();
             take(sequence, kind, Math.min(missing(sequence, kind, sequence.length()), free));
         }
@@ -765,7 +770,7 @@ public final class KvCache implements KvCapacity {
 
     private void checkTable(Sequence sequence) {
         BlockTable table = sequence.table();
-        for (KvLayout.Kind kind : layout.kinds()) {
+        for (KvLayout.Kind kind : kinds) {
             for (int group = kind.first(); group < kind.end(); group++) {
                 checkGroup(sequence, kind, table.group(group));
             }

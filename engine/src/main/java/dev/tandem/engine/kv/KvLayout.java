@@ -34,6 +34,7 @@ public final class KvLayout {
     }
 
     private final List<Kind> kinds;
+    private final int groups;
     /** [layers] empty for one group of all layers. */
     private final int[] groupOfLayer;
     /** [layers] the layer's index among those of its group. */
@@ -41,6 +42,7 @@ public final class KvLayout {
 
     private KvLayout(List<Kind> kinds, int[] groupOfLayer, int[] indexOfLayer) {
         this.kinds = List.copyOf(kinds);
+        this.groups = kinds.getLast().end();
         this.groupOfLayer = groupOfLayer;
         this.indexOfLayer = indexOfLayer;
     }
@@ -99,7 +101,7 @@ public final class KvLayout {
 
     /** How many groups there are, so how many pages hold the KV of a block of tokens in all layers. */
     public int groups() {
-        return kinds.getLast().end();
+        return groups;
     }
 
     /** The group of a layer. */
