@@ -1,10 +1,13 @@
 package dev.tandem.app;
 
 import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.kv.KvLayout;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
+import java.util.stream.Collectors;
 
 /** Adds the rows of the start summary that both executors share. */
 final class StartSummary {
@@ -30,16 +33,41 @@ final class StartSummary {
                 "GPU KV " + pool(limits.gpuBlocks(), limits.blockTokens(), limits)
                         + ", host KV "
                         + pool(limits.hostBlocks(), limits.hostBlockTokens(), limits));
-        if (limits.window().slides()) {
+        KvLayout layout = limits.layout();
+        if (layout.kinds().size() > 1) {
+            String kinds = layout.kinds().stream()
+                    .map(kind -> part(kind, limits.layers() / layout.groups()))
+                    .collect(Collectors.joining(", "));
+            log.row("KV window", kinds + "; KV before them is freed");
+            log.row(
+                    "KV pages",
+                    String.format(
+                            Locale.ROOT,
+                            "%,d of the GPU and %,d of the host; %d tokens take %d, and the longest request %,d",
+                            limits.pages(KvTier.GPU),
+                            limits.pages(KvTier.HOST),
+                            limits.blockTokens(),
+                            layout.groups(),
+                            limits.maxHeld(KvTier.GPU, limits.contextTokens())));
+        } else if (layout.slides()) {
             log.row(
                     "KV window",
                     String.format(
                             Locale.ROOT,
                             "the last %,d tokens of a request; KV before them is freed",
-                            limits.window().tokens()));
+                            layout.widest().tokens()));
         } else if (!limits.span().isWhole()) {
             log.row("KV window", "none: not all layers have the same window, so all of a request's KV is held");
         }
+    }
+
+    /** Which tokens the layers of one kind hold. */
+    private static String part(KvLayout.Kind kind, int layersPerGroup) {
+        int layers = kind.groups() * layersPerGroup;
+        return kind.window().slides()
+                ? String.format(
+                        Locale.ROOT, "the last %,d in %d layers", kind.window().tokens(), layers)
+                : String.format(Locale.ROOT, "all tokens of a request in %d layers", layers);
     }
 
     private static String pool(int blocks, int blockTokens, ExecutorLimits limits) {

@@ -7,6 +7,7 @@ import dev.tandem.engine.cost.ProfileException;
 import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sampling.TokenSampler;
@@ -247,7 +248,7 @@ public final class Profiler {
 
     private StepPlan prefill(int rows) {
         int[] tokens = random.ints(rows, 0, limits.vocabulary()).toArray();
-        Chunk chunk = new Chunk(0, 0, tokens, blocks(0, rows), AttentionSite.GPU_FROM_GPU, Optional.of(sampler));
+        Chunk chunk = new Chunk(0, 0, tokens, views(blocks(0, rows)), AttentionSite.GPU_FROM_GPU, Optional.of(sampler));
         return plan(List.of(), List.of(new SubBatch(List.of(chunk))));
     }
 
@@ -261,14 +262,23 @@ public final class Profiler {
         int each = (context + limits.blockTokens() - 1) / limits.blockTokens() * limits.blockTokens();
         for (int i = 0; i < rows; i++) {
             int[] token = {random.nextInt(limits.vocabulary())};
-            chunks.add(new Chunk(i, context - 1, token, blocks(i * each, context), site, Optional.of(sampler)));
+            chunks.add(new Chunk(i, context - 1, token, views(blocks(i * each, context)), site, Optional.of(sampler)));
         }
         return chunks;
     }
 
     private StepPlan swaps(KvTier from, int[] fromBlocks, KvTier to, int[] toBlocks) {
-        Swap swap = new Swap(0, from, fromBlocks, to, toBlocks, fromBlocks.length * limits.blockTokens());
-        return plan(List.of(swap), List.of());
+        int tokens = fromBlocks.length * limits.blockTokens();
+        List<Swap> copies = new ArrayList<>();
+        for (int group = 0; group < limits.layout().groups(); group++) {
+            int[] source = views(fromBlocks).get(group).blocks();
+            copies.add(new Swap(0, from, source, to, views(toBlocks).get(group).blocks(), tokens));
+        }
+        return plan(copies, List.of());
+    }
+
+    private List<KvView> views(int[] blocks) {
+        return limits.layout().views(blocks);
     }
 
     private StepPlan plan(List<Swap> swaps, List<SubBatch> batches) {

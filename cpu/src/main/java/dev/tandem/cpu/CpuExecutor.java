@@ -91,16 +91,17 @@ public final class CpuExecutor implements Executor {
                     .inFlight(MAX_SLOTS, Integer.MAX_VALUE, true)
                     .scoresPrompts(true)
                     .windows(config.windows())
+                    .groupsLayers(true)
                     .build();
             this.stores = new KvStores(
-                    store(KvTier.GPU, options.gpuBlocks(), config, options.kvType()),
-                    store(KvTier.HOST, options.hostBlocks(), config, options.kvType()));
+                    store(KvTier.GPU, config, options.kvType()), store(KvTier.HOST, config, options.kvType()));
             LlamaWeights weights = loadWeights(checkpoint.spec(), options.weightType());
             this.weightBytes = weights.bytes();
             this.forward = new LlamaForward(
                     checkpoint.spec(),
                     weights,
                     stores,
+                    limits.layout(),
                     workers,
                     options.attentionThreads(),
                     options.activations(),
@@ -127,8 +128,9 @@ public final class CpuExecutor implements Executor {
         }
     }
 
-    private KvStore store(KvTier tier, int blocks, ModelConfig config, DataType type) {
-        return new KvStore(tier, blocks, config.layers(), config.kvHeads(), config.headDim(), type, arena);
+    private KvStore store(KvTier tier, ModelConfig config, DataType type) {
+        int layers = config.layers() / limits.layout().groups();
+        return new KvStore(tier, limits.pages(tier), layers, config.kvHeads(), config.headDim(), type, arena);
     }
 
     @Override

@@ -8,6 +8,7 @@ import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.simd.PackedMatrix;
 import dev.tandem.cpu.simd.RowOps;
 import dev.tandem.cpu.topology.WorkerPool;
+import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.model.config.LayerSpec;
 import dev.tandem.model.config.ModelConfig;
@@ -37,6 +38,7 @@ final class LlamaForward {
     private final ModelConfig config;
     private final LlamaWeights weights;
     private final KvStores stores;
+    private final KvLayout layout;
     private final WorkerPool workers;
     private final int attentionThreads;
     private final List<Rope.Rotary> rotations;
@@ -51,6 +53,7 @@ final class LlamaForward {
     private final ParallelGemm gemm;
 
     /**
+     * @param layout which of the layers' pages the stores have
      * @param attentionThreads how many workers compute the attention that a plan gives to the CPU
      * @param precision of activations in GEMMs with quantised matrices
      * @param arena owns the scratch memory
@@ -59,6 +62,7 @@ final class LlamaForward {
             ModelSpec spec,
             LlamaWeights weights,
             KvStores stores,
+            KvLayout layout,
             WorkerPool workers,
             int attentionThreads,
             ActivationPrecision precision,
@@ -68,6 +72,7 @@ final class LlamaForward {
         this.config = spec.config();
         this.weights = weights;
         this.stores = stores;
+        this.layout = layout;
         this.workers = workers;
         this.rotations = spec.rotations();
         this.frequencies = rotations.stream()
@@ -169,10 +174,11 @@ final class LlamaForward {
         }
         Chunk chunk = a.chunks.get(a.chunkOfRow[row]);
         KvStore store = stores.of(chunk.site().tier());
-        int block = chunk.kv().block(a.positions[row] / KvStore.BLOCK_TOKENS);
+        int block = chunk.kv(layout.groupOf(layer)).block(a.positions[row] / KvStore.BLOCK_TOKENS);
+        int index = layout.indexOf(layer);
         int slot = a.positions[row] % KvStore.BLOCK_TOKENS;
         for (int head = 0; head < config.kvHeads(); head++) {
-            store.append(layer, block, slot, head, a.qkv, keys + head * headDim, a.qkv, values + head * headDim);
+            store.append(index, block, slot, head, a.qkv, keys + head * headDim, a.qkv, values + head * headDim);
         }
     }
 
@@ -191,9 +197,9 @@ final class LlamaForward {
             Chunk chunk = a.chunks.get(a.tiles[tile]);
             return new PagedAttention.Tile(
                     stores.of(chunk.site().tier()),
-                    layer,
+                    layout.indexOf(layer),
                     kvHead,
-                    chunk.kv(),
+                    chunk.kv(layout.groupOf(layer)),
                     a.positions[row],
                     a.tiles[tile + 2],
                     rules[layer],
@@ -215,9 +221,9 @@ final class LlamaForward {
             int kvHead = index % kvHeads;
             return new PagedAttention.Tile(
                     stores.of(token.chunk.site().tier()),
-                    token.layer,
+                    layout.indexOf(token.layer),
                     kvHead,
-                    token.chunk.kv(),
+                    token.chunk.kv(layout.groupOf(token.layer)),
                     token.position(),
                     1,
                     rules[token.layer],

@@ -164,13 +164,13 @@ final class FaultyExecutor implements Executor {
                 if (chunk.start() == 0 && chunk.tokens()[0] == MARKER) {
                     marked.add(chunk.sequence());
                 } else if (chunk.decodes() && marked.contains(chunk.sequence()) && random.nextInt(3) == 0) {
-                    damage(plan, chunk.site().tier(), chunk.kv().blocks()[0]);
+                    damage(plan, chunk.site().tier(), chunk.kv(0).blocks()[0]);
                 }
             }
         }
         for (Admission admission : plan.admissions()) {
             if (marked.contains(admission.sequence()) && random.nextInt(3) == 0) {
-                damage(plan, KvTier.HOST, admission.kv().blocks()[0]);
+                damage(plan, KvTier.HOST, admission.kv(0).blocks()[0]);
             }
         }
     }

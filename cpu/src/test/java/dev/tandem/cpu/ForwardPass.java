@@ -5,7 +5,9 @@ import dev.tandem.cpu.attention.KvStores;
 import dev.tandem.cpu.simd.ActivationPrecision;
 import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.topology.WorkerPool;
+import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.KvWindow;
 import dev.tandem.engine.step.SubBatch;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
@@ -41,7 +43,9 @@ final class ForwardPass implements AutoCloseable {
         MatrixPacker packer = new MatrixPacker(
                 arena, (count, body) -> IntStream.range(0, count).forEach(body));
         LlamaWeights weights = LlamaWeights.load(checkpoint.spec(), checkpoint.weights(), type, packer);
-        this.forward = new LlamaForward(checkpoint.spec(), weights, stores, workers, threads, precision, arena);
+        // blocks have the KV of all layers
+        KvLayout layout = KvLayout.of(KvWindow.NONE);
+        this.forward = new LlamaForward(checkpoint.spec(), weights, stores, layout, workers, threads, precision, arena);
         this.activations = new Activations(checkpoint.spec());
     }
 

@@ -16,6 +16,7 @@ import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.model.config.DataType;
 import java.util.ArrayList;
+import java.util.EnumMap;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -30,8 +31,8 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * A model of five layers gives each request the tokens that it gets alone, under every strategy and random plans, with
- * every readiness, small pools, aborts, swaps and recomputation.
+ * A model of five or eight layers gives each request the tokens that it gets alone, under every strategy and random
+ * plans, with every readiness, small pools, aborts, swaps and recomputation.
  *
  * <p>{@code -Dtandem.schedules=N} runs N schedules per case instead of 6. A failure names its seed.
  */
@@ -41,7 +42,14 @@ class StrategyTokensTest {
     private static final int MAX_OUTPUT = 40;
     private static final List<int[]> PROMPT = new ArrayList<>();
     /** By model, of each prompt. */
-    private static final Map<Boolean, List<List<Integer>>> BASELINE = new HashMap<>();
+    private static final Map<Windows, List<List<Integer>>> BASELINE = new EnumMap<>(Windows.class);
+
+    /** Which layers of the model have a window. */
+    private enum Windows {
+        NONE,
+        ALL,
+        SOME
+    }
 
     private static final Map<String, Supplier<Readiness>> READINESS = Map.of(
             "all early", Readiness::allEarly, "all late", Readiness::allLate, "random", () -> Readiness.random(5));
@@ -52,14 +60,17 @@ class StrategyTokensTest {
         for (int i = 0; i < PROMPTS; i++) {
             PROMPT.add(random.ints(1 + random.nextInt(50), 3, 301).toArray());
         }
-        BASELINE.put(false, alone(model(false, 16, 0, Readiness.allEarly())));
-        BASELINE.put(true, alone(new WholeKvExecutor(model(true, 16, 0, Readiness.allEarly()))));
+        for (Windows windows : Windows.values()) {
+            BASELINE.put(windows, alone(new WholeKvExecutor(model(windows, 16, 0, Readiness.allEarly()))));
+        }
     }
 
-    private static CpuExecutor model(boolean window, int gpuBlocks, int hostBlocks, Readiness readiness) {
-        return window
-                ? TestModels.deepWithWindow(DataType.BFLOAT16, gpuBlocks, hostBlocks, readiness)
-                : TestModels.deep(DataType.BFLOAT16, gpuBlocks, hostBlocks, readiness);
+    private static CpuExecutor model(Windows windows, int gpuBlocks, int hostBlocks, Readiness readiness) {
+        return switch (windows) {
+            case NONE -> TestModels.deep(DataType.BFLOAT16, gpuBlocks, hostBlocks, readiness);
+            case ALL -> TestModels.deepWithWindow(DataType.BFLOAT16, gpuBlocks, hostBlocks, readiness);
+            case SOME -> TestModels.deepWithGroups(DataType.BFLOAT16, gpuBlocks, hostBlocks, readiness);
+        };
     }
 
     private static List<List<Integer>> alone(Executor executor) {
@@ -95,8 +106,8 @@ class StrategyTokensTest {
     @MethodSource("cases")
     void tokensAreThoseOfTheRequestAlone(String name, String readiness, long seed) {
         SplittableRandom random = new SplittableRandom(seed);
-        // half of the runs free KV behind a window
-        boolean window = seed % 2 == 1;
+        // a third of the runs free KV behind a window in all layers, a third in some
+        Windows windows = Windows.values()[(int) (seed % Windows.values().length)];
         int gpu = 6 + random.nextInt(10);
         int host = 6 + random.nextInt(20);
         Budget budget = new Budget(8 + random.nextInt(120), 1 + random.nextInt(8), 1 + random.nextInt(64));
@@ -104,7 +115,7 @@ class StrategyTokensTest {
                 ? new Shuffling(budget, Shuffling.Takes.EVERYTHING, seed)
                 : Strategy.of(name).policy(Strategy.Options.of(budget), cost(random.nextInt(3)));
         try (EngineHarness engine = new EngineHarness(
-                model(window, gpu, host, READINESS.get(readiness).get()), PolicyScheduler.of(policy), budget)) {
+                model(windows, gpu, host, READINESS.get(readiness).get()), PolicyScheduler.of(policy), budget)) {
             Map<String, Integer> prompts = new HashMap<>();
             for (int i = 0; i < 12; i++) {
                 int prompt = random.nextInt(PROMPTS);
@@ -120,7 +131,7 @@ class StrategyTokensTest {
             engine.run();
             prompts.forEach((id, prompt) -> {
                 var answer = engine.answers.get(id);
-                List<Integer> expected = BASELINE.get(window).get(prompt).subList(0, answer.tokens.size());
+                List<Integer> expected = BASELINE.get(windows).get(prompt).subList(0, answer.tokens.size());
                 assertThat(answer.tokens).as("%s with prompt %d", id, prompt).isEqualTo(expected);
                 assertThat(answer.reason).isIn(FinishReason.LENGTH, FinishReason.ABORT);
             });

@@ -61,6 +61,13 @@ final class TestModels {
         return deep("deepwindow", type, gpuBlocks, hostBlocks, readiness);
     }
 
+    /**
+     * Eight layers: two without a window and six with one of 20 tokens, so a group of the former, three of the latter.
+     */
+    static CpuExecutor deepWithGroups(DataType type, int gpuBlocks, int hostBlocks, Readiness readiness) {
+        return deep("deepgroups", type, gpuBlocks, hostBlocks, readiness);
+    }
+
     private static CpuExecutor deep(
             String directory, DataType type, int gpuBlocks, int hostBlocks, Readiness readiness) {
         Checkpoint checkpoint = Checkpoint.open(directory(directory), LoadFormat.DUMMY, 9);

@@ -84,7 +84,7 @@ final class CudaFaults {
                     .filter(CudaFaults::decodesOnGpu)
                     .findFirst()
                     .ifPresent(chunk -> {
-                        pools.poison(stream, chunk.kv().blocks()[0]);
+                        pools.poison(stream, chunk.kv(0).blocks()[0]);
                         poisons = false;
                         poisoned++;
                     });

@@ -47,7 +47,8 @@ public final class ContentExecutor implements Executor {
     private static final long SHARED = -2;
 
     private final int hostBlock;
-    private final int window;
+    /** [layers] how many tokens a token attends to; 0 for all. */
+    private final List<Integer> windows;
 
     private record Prompt(int[] tokens, String salt) {}
 
@@ -100,20 +101,26 @@ public final class ContentExecutor implements Executor {
             int maxBatchTokens,
             int context,
             Readiness readiness) {
-        this(layers, gpuBlocks, hostBlock, hostBlocks, maxBatchTokens, context, 0, readiness);
+        this(Collections.nCopies(layers, 0), gpuBlocks, hostBlock, hostBlocks, maxBatchTokens, context, readiness);
     }
 
-    /** @param window how many tokens a token attends to in each layer; 0 for all */
+    /**
+     * An executor whose layers have windows. Where these differ, each group of layers has blocks of its own, and
+     * offloaded prefills are written to the host directly.
+     *
+     * @param windows [layers] how many tokens a token attends to; 0 for all
+     */
     public ContentExecutor(
-            int layers,
+            List<Integer> windows,
             int gpuBlocks,
             int hostBlock,
             int hostBlocks,
             int maxBatchTokens,
             int context,
-            int window,
             Readiness readiness) {
-        this.window = window;
+        this.windows = windows;
+        int layers = windows.size();
+        boolean groups = windows.stream().distinct().count() > 1;
         this.hostBlock = hostBlock;
         this.limits = ExecutorLimits.builder()
                 .vocabulary(1000)
@@ -122,17 +129,19 @@ public final class ContentExecutor implements Executor {
                 .hostBlockTokens(hostBlock)
                 .gpuBlocks(gpuBlocks)
                 .hostBlocks(hostBlocks)
-                .stagesPrefills(true)
+                .stagesPrefills(!groups)
                 .maxBatchTokens(maxBatchTokens)
                 .layers(layers)
                 .kvBytesPerToken(8)
                 .overlaps(true)
-                .windows(Collections.nCopies(layers, window))
+                .windows(windows)
+                .groupsLayers(groups)
                 .inFlight(256, Integer.MAX_VALUE, true)
                 .build();
         this.readiness = readiness;
-        slots.put(KvTier.GPU, new long[layers][gpuBlocks * BLOCK]);
-        slots.put(KvTier.HOST, new long[layers][hostBlocks * hostBlock]);
+        int layersPerGroup = layers / limits.layout().groups();
+        slots.put(KvTier.GPU, new long[layersPerGroup][limits.pages(KvTier.GPU) * BLOCK]);
+        slots.put(KvTier.HOST, new long[layersPerGroup][limits.pages(KvTier.HOST) * hostBlock]);
     }
 
     /** The token after {@code position} in the sequence that arrived as number {@code sequence}. */
@@ -314,8 +323,10 @@ public final class ContentExecutor implements Executor {
         read(tier, layer, chunk.kv(), chunk.sequence(), chunk.start(), last);
     }
 
-    private void write(KvTier tier, int layer, KvView kv, long sequence, int position) {
-        slots.get(tier)[layer][slot(tier, kv, position)] = content(sequence, position);
+    private void write(KvTier tier, int layer, List<KvView> kv, long sequence, int position) {
+        long[] held = slots.get(tier)[limits.layout().indexOf(layer)];
+        KvView blocks = kv.get(limits.layout().groupOf(layer));
+        held[slot(tier, blocks, position)] = layer + 31 * content(sequence, position);
     }
 
     private int slot(KvTier tier, KvView kv, int position) {
@@ -324,10 +335,13 @@ public final class ContentExecutor implements Executor {
     }
 
     /** Checks what the tokens at {@code first} to {@code last} attend to. */
-    private void read(KvTier tier, int layer, KvView kv, long sequence, int first, int last) {
+    private void read(KvTier tier, int layer, List<KvView> kv, long sequence, int first, int last) {
+        int window = windows.get(layer);
+        long[] held = slots.get(tier)[limits.layout().indexOf(layer)];
+        KvView blocks = kv.get(limits.layout().groupOf(layer));
         for (int position = window == 0 ? 0 : Math.max(0, first - window + 1); position <= last; position++) {
-            long found = slots.get(tier)[layer][slot(tier, kv, position)];
-            if (found != content(sequence, position)) {
+            long found = held[slot(tier, blocks, position)];
+            if (found != layer + 31 * content(sequence, position)) {
                 throw new ExecutorException("sequence " + sequence + " reads position " + position + " of layer "
                         + layer + " on " + tier + " and finds " + found);
             }
@@ -354,7 +368,7 @@ public final class ContentExecutor implements Executor {
     }
 
     private void swap(Swap swap) {
-        for (int layer = 0; layer < limits.layers(); layer++) {
+        for (int layer = 0; layer < slots.get(KvTier.GPU).length; layer++) {
             long[] from = slots.get(swap.from())[layer];
             long[] to = slots.get(swap.to())[layer];
             KvView source = KvView.of(swap.fromBlocks());
@@ -383,7 +397,7 @@ public final class ContentExecutor implements Executor {
                         inFlightTokens.containsKey(chunk.sequence()),
                         "sequence " + chunk.sequence() + " is in flight and in a batch");
                 if (chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD) {
-                    int behind = chunk.kv().first() * hostBlock;
+                    int behind = chunk.kv(0).first() * hostBlock;
                     staged = staged.plus(limits.staging().need(chunk.start() - behind, chunk.rows()));
                 }
                 fail(
@@ -433,11 +447,11 @@ public final class ContentExecutor implements Executor {
 
     /** The blocks that a chunk writes are its own; those that it reads may be read by others too. */
     private void claim(Map<KvTier, Map<Integer, Long>> owners, Chunk chunk) {
-        claim(owners, chunk.site().tier(), chunk.kv(), chunk.start(), chunk.sequence());
+        chunk.kv().forEach(kv -> claim(owners, chunk.site().tier(), kv, chunk.start(), chunk.sequence()));
     }
 
     private void claim(Map<KvTier, Map<Integer, Long>> owners, Admission admission) {
-        claim(owners, KvTier.HOST, admission.kv(), admission.position(), admission.sequence());
+        admission.kv().forEach(kv -> claim(owners, KvTier.HOST, kv, admission.position(), admission.sequence()));
     }
 
     /** @param start position of the first token that is written */

@@ -10,7 +10,8 @@ import java.lang.foreign.ValueLayout;
 
 /**
  * The KV blocks of one tier of the CPU executor. The layout is {@code [layer][block][kvHead]}, each a K tile
- * {@code [headDim][16 tokens]} followed by a V tile {@code [16 tokens][headDim]}.
+ * {@code [headDim][16 tokens]} followed by a V tile {@code [16 tokens][headDim]}. Layers are those of one group of
+ * {@code KvLayout}; each block belongs to one of the groups.
  *
  * <p>In a K tile the tokens of one dimension are contiguous; in a V tile the dimensions of one token are. Both GEMMs of
  * attention can therefore use {@code TileKernel} without a sum across lanes.

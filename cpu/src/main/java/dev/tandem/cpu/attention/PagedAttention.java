@@ -60,6 +60,7 @@ public final class PagedAttention {
      *
      * @param store holds in {@code blocks} K and V of the positions up to {@code position + tokens} that are attended
      *     to
+     * @param layer index among the layers of the store
      * @param position the position of the first query token
      * @param tokens at most {@link #tileTokens}
      * @param q [tokens, group, headDim] from {@code qo}, tokens {@code qs} apart

@@ -373,7 +373,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
         PagedDecodeAttention single = attention.single();
         BlockFormat format = single.format();
         int first = sameLayer ? context.subtasks.first : 0;
-        KvView table = hostToken.admission.kv();
+        KvView table = hostToken.admission.kv(0);
         int count = (hostToken.context() - 1) / BlockFormat.TOKENS + 1;
         if (context.blocks.length < count) {
             context.blocks = new long[2 * count];
@@ -429,7 +429,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
             return 0;
         }
         int layer = HostAttentionQueues.layer(task);
-        return blocks.address(layer, hostToken.admission.kv().block(visible(hostToken, layer) / BlockFormat.TOKENS));
+        return blocks.address(layer, hostToken.admission.kv(0).block(visible(hostToken, layer) / BlockFormat.TOKENS));
     }
 
     /** Waits until running tasks end, but not for stalled ones: see {@link #ended}. */

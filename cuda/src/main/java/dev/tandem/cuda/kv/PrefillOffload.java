@@ -107,7 +107,7 @@ public final class PrefillOffload implements AutoCloseable {
      * @throws ExecutorException when the step has not borrowed enough
      */
     KvView stage(Chunk chunk, int from) {
-        int behind = chunk.kv().first() * HostFormat.BLOCK_TOKENS;
+        int behind = chunk.kv(0).first() * HostFormat.BLOCK_TOKENS;
         int start = chunk.start() - behind;
         int context = start + chunk.rows();
         int[] numbers = new int[(context - 1) / ModelShape.BLOCK_TOKENS + 1];
@@ -119,8 +119,8 @@ public final class PrefillOffload implements AutoCloseable {
         for (int i = 0; i < numbers.length; i++) {
             numbers[i] = layerBlock(staged + i);
         }
-        leaving.add(chunk.kv().blocks(), numbers, start, context);
-        returning.add(chunk.kv().blocks(), numbers, 0, start);
+        leaving.add(chunk.kv(0).blocks(), numbers, start, context);
+        returning.add(chunk.kv(0).blocks(), numbers, 0, start);
         for (int i = 0; i < numbers.length; i++) {
             numbers[i] += from;
         }

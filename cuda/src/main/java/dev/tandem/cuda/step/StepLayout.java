@@ -95,7 +95,7 @@ public final class StepLayout {
             }
             int length = chunk.start() + count;
             boolean offloadsPrefill = chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD;
-            KvView blocks = offloadsPrefill ? pools.stage(chunk) : chunk.kv();
+            KvView blocks = offloadsPrefill ? pools.stage(chunk) : chunk.kv(0);
             int table = inputs.table(blocks, (length - 1) / ModelShape.BLOCK_TOKENS + 1);
             for (int i = 0; i < count; i++) {
                 int position = chunk.start() + i;

@@ -1,6 +1,7 @@
 package dev.tandem.engine.executor;
 
 import dev.tandem.engine.kv.AttentionSpan;
+import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.KvWindow;
 import dev.tandem.engine.kv.PrefillStaging;
@@ -30,6 +31,7 @@ public final class ExecutorLimits {
     private final long maxSharedBlocks;
     private final boolean scoresPrompts;
     private final List<Integer> windows;
+    private final KvLayout layout;
 
     private ExecutorLimits(Builder builder) {
         requirePositive("vocabulary", builder.vocabulary);
@@ -54,6 +56,16 @@ public final class ExecutorLimits {
         maxSharedBlocks = builder.maxSharedBlocks;
         scoresPrompts = builder.scoresPrompts;
         windows = builder.windows;
+        layout = layout(builder.groupsLayers);
+    }
+
+    private KvLayout layout(boolean groupsLayers) {
+        boolean alike = windows.stream().distinct().count() == 1;
+        if (groupsLayers && windows.size() > 1 && !alike) {
+            return KvLayout.of(windows, hostBlockTokens, maxBatchTokens);
+        }
+        int window = alike ? windows.getFirst() : 0;
+        return KvLayout.of(window > 0 ? new KvWindow(window, hostBlockTokens, maxBatchTokens) : KvWindow.NONE);
     }
 
     private static void requirePositive(String name, int value) {
@@ -82,7 +94,7 @@ public final class ExecutorLimits {
         return hostBlockTokens;
     }
 
-    /** KV blocks of the GPU. */
+    /** KV blocks of the GPU, each of all layers. */
     public int gpuBlocks() {
         return gpuBlocks;
     }
@@ -97,9 +109,14 @@ public final class ExecutorLimits {
         return (long) gpuBlocks * blockTokens * kvBytesPerToken;
     }
 
-    /** KV blocks of the host; 0 without a host tier. */
+    /** KV blocks of the host, each of all layers; 0 without a host tier. */
     public int hostBlocks() {
         return hostBlocks;
+    }
+
+    /** Pages of a tier: its KV blocks if each is for one group of layers, see {@link KvLayout}. */
+    public int pages(KvTier tier) {
+        return Math.multiplyExact(tier == KvTier.GPU ? gpuBlocks : hostBlocks, layout.groups());
     }
 
     /** Max tokens per step. */
@@ -159,14 +176,11 @@ public final class ExecutorLimits {
     }
 
     /**
-     * Which part of its KV a sequence holds. Blocks behind a window are freed when all layers have the same: blocks
-     * have the KV of all layers.
+     * Which part of its KV a sequence holds, by group of layers. An executor that does not group layers frees KV behind
+     * a window if all layers have the same: its blocks have the KV of all layers.
      */
-    public KvWindow window() {
-        int first = windows.isEmpty() ? 0 : windows.getFirst();
-        return first > 0 && windows.stream().allMatch(window -> window == first)
-                ? new KvWindow(first, hostBlockTokens, maxBatchTokens)
-                : KvWindow.NONE;
+    public KvLayout layout() {
+        return layout;
     }
 
     /** How many tokens attention reads. */
@@ -174,16 +188,24 @@ public final class ExecutorLimits {
         return new AttentionSpan(windows);
     }
 
-    /** Max blocks that a sequence of {@code length} tokens holds in the tier at a time. */
+    /** Max pages that a sequence of {@code length} tokens holds in the tier at a time. */
     public int maxHeld(KvTier tier, int length) {
-        int each = tier == KvTier.GPU ? blockTokens : hostBlockTokens;
-        return Math.ceilDiv(Math.min(length, window().maxHeld()), each);
+        return layout.maxHeld(length, tier == KvTier.GPU ? blockTokens : hostBlockTokens);
     }
 
-    /** Max tokens of a sequence, up to {@code allowed}, whose KV fits the GPU's blocks. */
+    /** Max tokens of a sequence, up to {@code allowed}, whose KV fits the GPU's pages. */
     public int fittingContext(int allowed) {
-        boolean anyFits = maxHeld(KvTier.GPU, Integer.MAX_VALUE) <= gpuBlocks;
-        return anyFits ? allowed : (int) Math.min(allowed, (long) gpuBlocks * blockTokens);
+        int fits = 0;
+        int max = allowed;
+        while (fits < max) {
+            int middle = fits + (max - fits + 1) / 2;
+            if (maxHeld(KvTier.GPU, middle) <= pages(KvTier.GPU)) {
+                fits = middle;
+            } else {
+                max = middle - 1;
+            }
+        }
+        return fits;
     }
 
     /** A builder of limits without a host tier; vocabulary, context, block size and batch size must be set. */
@@ -211,6 +233,7 @@ public final class ExecutorLimits {
         private long maxSharedBlocks = Long.MAX_VALUE;
         private boolean scoresPrompts;
         private List<Integer> windows = List.of();
+        private boolean groupsLayers;
 
         private Builder() {}
 
@@ -309,6 +332,15 @@ public final class ExecutorLimits {
         /** Sets the sliding window of each layer, 0 for none; empty, or without it, no layer has one. */
         public Builder windows(List<Integer> value) {
             windows = List.copyOf(value);
+            return this;
+        }
+
+        /**
+         * Sets whether layers with different windows have blocks of their own, as {@link KvLayout} divides them; false
+         * without it.
+         */
+        public Builder groupsLayers(boolean value) {
+            groupsLayers = value;
             return this;
         }
 

@@ -6,7 +6,7 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * The KV blocks of one tier: which are free, how many sequences refer to each of the others, and which prefixes they
- * hold.
+ * hold. Each is a page of {@link KvLayout}: it holds the KV of one group of layers.
  *
  * <table>
  * <caption>States of a block</caption>
@@ -201,14 +201,26 @@ public final class BlockPool {
         if (nodes[block] == null) {
             free[freeCount++] = block;
         } else {
-            int end = references.length;
-            older[block] = older[end];
-            newer[block] = end;
-            newer[older[end]] = block;
-            older[end] = block;
-            cached++;
-            cacheChanges++;
+            cache(block);
         }
+    }
+
+    /** Says that a block that holds a prefix was used: if it is cached, the others are evicted before it. */
+    void touch(int block) {
+        if (references[block] == 0) {
+            uncache(block);
+            cache(block);
+        }
+    }
+
+    private void cache(int block) {
+        int end = references.length;
+        older[block] = older[end];
+        newer[block] = end;
+        newer[older[end]] = block;
+        older[end] = block;
+        cached++;
+        cacheChanges++;
     }
 
     /** Says that a private block holds the KV of a prefix from now on. */
@@ -220,13 +232,14 @@ public final class BlockPool {
         nodes[block] = node;
     }
 
-    /** Says that the block's prefix is in the tree no more. */
+    /** Says that the prefix of the node's blocks is in the tree no more. */
     void unregister(PrefixNode node) {
-        int block = node.block;
-        nodes[block] = null;
-        if (references[block] == 0) {
-            uncache(block);
-            free[freeCount++] = block;
+        for (int block : node.blocks) {
+            nodes[block] = null;
+            if (references[block] == 0) {
+                uncache(block);
+                free[freeCount++] = block;
+            }
         }
     }
 
@@ -296,7 +309,7 @@ public final class BlockPool {
         int left = 0;
         for (int block = 0; block < references.length; block++) {
             PrefixNode node = nodes[block];
-            require(node == null || node.block == block && node.attached, block, "and its node do not agree");
+            require(node == null || holds(node, block) && node.attached, block, "and its node do not agree");
             PrefixNode before = node == null ? null : node.previous();
             require(before == null || before.attached, block, "has a prefix that is not in the tree");
             left += references[block] == QUARANTINED ? 1 : 0;
@@ -315,11 +328,20 @@ public final class BlockPool {
     /** Whether all children of a cached node are cached before it. */
     private static boolean isDone(PrefixNode node, int[] states) {
         for (PrefixNode child = node.firstChild; child != null; child = child.nextSibling) {
-            if (states[child.block] == 0) {
+            if (states[child.block()] == 0) {
                 return false;
             }
         }
         return true;
+    }
+
+    private static boolean holds(PrefixNode node, int block) {
+        for (int one : node.blocks) {
+            if (one == block) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private void require(boolean holds, int block, String what) {

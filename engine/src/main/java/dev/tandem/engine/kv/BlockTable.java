@@ -1,23 +1,23 @@
 package dev.tandem.engine.kv;
 
 import java.util.Arrays;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The KV blocks of one sequence, in token order. All of them are in one tier. Blocks behind a sliding window are gone.
+ * The KV blocks of one sequence, a {@link GroupTable} per group of layers. All of them are in one tier.
  *
  * <p>Owned by: engine thread; changed by {@link KvCache} alone.
  */
 public final class BlockTable {
     private KvTier tier = KvTier.GPU;
-    /** [count] the blocks that the sequence holds; those behind a sliding window are gone. */
-    private int[] blocks = new int[4];
-    /** Index of {@code blocks[0]} among all blocks of the sequence. */
-    private int first;
+    /** Of the first group; planning reads it for every sequence, so it is a field. */
+    private final GroupTable first = new GroupTable();
+    /** One table per group of layers; those of further groups are made when they are first asked for. */
+    private GroupTable[] groups = {first};
 
-    private int count;
-    /** The last result of {@link #view}; null once the table has changed. */
-    private @Nullable KvView view;
+    /** The last result of {@link #views}. */
+    private List<KvView> views = List.of();
     /** Of the last block that is registered. */
     private @Nullable PrefixNode node;
     /** Whether full blocks are registered in the prefix tree of the tier. */
@@ -46,32 +46,55 @@ public final class BlockTable {
         return tier;
     }
 
-    /** Number of blocks that the sequence holds. */
+    /** Number of pages that the sequence holds in all groups. */
     public int count() {
+        int count = 0;
+        for (GroupTable group : groups) {
+            count += group.count();
+        }
         return count;
     }
 
-    /** Index of the first block that the sequence holds; above 0 when a sliding window has passed those before. */
-    public int first() {
-        return first;
+    /** Whether the sequence holds no block. */
+    public boolean isEmpty() {
+        return first.count() == 0;
     }
 
-    /** Index after the last block. */
-    public int end() {
-        return first + count;
-    }
-
-    /** The block that holds the {@code index}-th run of tokens, from {@link #first} to {@link #end}. */
-    public int block(int index) {
-        return blocks[index - first];
-    }
-
-    /** The blocks as plans keep them; calls share the view until the table changes. */
-    public KvView view() {
-        if (view == null) {
-            view = new KvView(first, Arrays.copyOf(blocks, count));
+    /** The blocks of a group of layers. */
+    public GroupTable group(int index) {
+        if (index == 0) {
+            return first;
         }
-        return view;
+        if (index >= groups.length) {
+            int length = groups.length;
+            groups = Arrays.copyOf(groups, index + 1);
+            for (int i = length; i < groups.length; i++) {
+                groups[i] = new GroupTable();
+            }
+        }
+        return groups[index];
+    }
+
+    /** Number of groups with a table. */
+    public int groups() {
+        return groups.length;
+    }
+
+    /** The blocks of each group as plans keep them; calls share the list until a table changes. */
+    public List<KvView> views() {
+        if (groups.length == 1) {
+            return first.views();
+        }
+        boolean changed = views.size() != groups.length;
+        for (int i = 0; !changed && i < groups.length; i++) {
+            changed = views.get(i) != groups[i].view();
+        }
+        if (changed) {
+            KvView[] next = new KvView[groups.length];
+            Arrays.setAll(next, i -> groups[i].view());
+            views = List.of(next);
+        }
+        return views;
     }
 
     /** Index after the last block that was hit in the prefix cache when the sequence last started or was moved. */
@@ -124,48 +147,17 @@ public final class BlockTable {
     }
 
     void tier(KvTier next) {
-        if (count > 0) {
+        if (!isEmpty()) {
             throw new IllegalStateException(
-                    "a table with " + count + " blocks cannot change its tier; move its KV instead");
+                    "a table with " + count() + " blocks cannot change its tier; move its KV instead");
         }
         tier = next;
     }
 
-    /** Says at which index the blocks of an empty table begin. */
-    void first(int next) {
-        if (count > 0) {
-            throw new IllegalStateException("a table with " + count + " blocks cannot begin at another one");
-        }
-        first = next;
-        view = null;
-    }
-
-    void add(int block) {
-        if (count == blocks.length) {
-            blocks = Arrays.copyOf(blocks, count * 2);
-        }
-        blocks[count++] = block;
-        view = null;
-    }
-
-    void replace(int index, int block) {
-        blocks[index - first] = block;
-        view = null;
-    }
-
-    /** Removes the blocks before {@code next}. */
-    void removeBefore(int next) {
-        int removed = next - first;
-        System.arraycopy(blocks, removed, blocks, 0, count - removed);
-        count -= removed;
-        first = next;
-        view = null;
-    }
-
     void clear() {
-        first = 0;
-        count = 0;
+        for (GroupTable group : groups) {
+            group.clear();
+        }
         registers = false; // a step that was planned before may still name its tokens
-        view = null;
     }
 }

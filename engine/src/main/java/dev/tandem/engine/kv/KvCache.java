@@ -23,7 +23,12 @@ public final class KvCache implements KvCapacity {
     private final int gpuBlockTokens;
     private final int hostBlockTokens;
     private final PrefillStaging staging;
-    private final KvWindow window;
+    private final KvLayout layout;
+    /** [kinds] those of the layout; planning reads them for every sequence, so they are an array. */
+    private final KvLayout.Kind[] kinds;
+    /** [groups] zeros. */
+    private final int[] fromStart;
+
     private final AttentionSpan span;
     private final BlockPool gpu;
     private final BlockPool host;
@@ -72,7 +77,7 @@ public final class KvCache implements KvCapacity {
                 staging,
                 options,
                 maxShared,
-                KvWindow.NONE,
+                KvLayout.of(KvWindow.NONE),
                 AttentionSpan.WHOLE);
     }
 
@@ -84,7 +89,7 @@ public final class KvCache implements KvCapacity {
      * @param staging how many GPU blocks a step borrows to offload prefills
      * @param options whether and how KV is shared
      * @param maxShared max references to GPU blocks beyond the first of each
-     * @param window which part of its KV a sequence holds
+     * @param layout which part of its KV a sequence holds, by group of layers; each block of a pool is for one group
      * @param span how many tokens attention reads
      * @throws IllegalArgumentException when KV is shared and a host block does not hold a whole number of GPU blocks,
      *     or the window does not free whole blocks
@@ -97,20 +102,25 @@ public final class KvCache implements KvCapacity {
             PrefillStaging staging,
             PrefixCacheOptions options,
             long maxShared,
-            KvWindow window,
+            KvLayout layout,
             AttentionSpan span) {
         if (options.enabled() && hostBlockTokens % gpuBlockTokens != 0) {
             throw new IllegalArgumentException(
                     "host blocks have " + hostBlockTokens + " tokens, which is no multiple of" + " the "
                             + gpuBlockTokens + " tokens of GPU blocks; change the sizes or turn the prefix cache off");
         }
-        if (window.slides() && (window.unit() % gpuBlockTokens != 0 || window.unit() % hostBlockTokens != 0)) {
-            throw new IllegalArgumentException("KV behind a window is freed " + window.unit()
-                    + " tokens at a time, which is no multiple of the " + gpuBlockTokens
-                    + " tokens of GPU blocks and the "
-                    + hostBlockTokens + " tokens of host blocks; change the sizes");
+        for (KvLayout.Kind kind : layout.kinds()) {
+            int unit = kind.window().unit();
+            if (kind.window().slides() && (unit % gpuBlockTokens != 0 || unit % hostBlockTokens != 0)) {
+                throw new IllegalArgumentException("KV behind a window is freed " + unit
+                        + " tokens at a time, which is no multiple of the " + gpuBlockTokens
+                        + " tokens of GPU blocks and the "
+                        + hostBlockTokens + " tokens of host blocks; change the sizes");
+            }
         }
-        this.window = window;
+        this.layout = layout;
+        this.kinds = layout.kinds().toArray(new KvLayout.Kind[0]);
+        this.fromStart = new int[layout.groups()];
         this.span = span;
         this.gpuBlockTokens = gpuBlockTokens;
         this.hostBlockTokens = hostBlockTokens;
@@ -123,8 +133,8 @@ public final class KvCache implements KvCapacity {
                 options.enabled() ? new PrefixTree(gpuBlockTokens, gpuBlocks, mask, hashes, log(KvTier.GPU)) : null;
         this.hostPrefixes =
                 options.enabled() ? new PrefixTree(hostBlockTokens, hostBlocks, mask, hashes, log(KvTier.HOST)) : null;
-        this.gpu = new BlockPool(KvTier.GPU, gpuBlocks, window.slides(), this::evictFromGpu);
-        this.host = new BlockPool(KvTier.HOST, hostBlocks, window.slides(), node -> drop(KvTier.HOST, node));
+        this.gpu = new BlockPool(KvTier.GPU, gpuBlocks, layout.slides(), this::evictFromGpu);
+        this.host = new BlockPool(KvTier.HOST, hostBlocks, layout.slides(), node -> drop(KvTier.HOST, node));
         this.demotion = new PrefixDemotion(gpu, host, hostBlockTokens / gpuBlockTokens);
     }
 
@@ -179,8 +189,8 @@ public final class KvCache implements KvCapacity {
     }
 
     @Override
-    public KvWindow window() {
-        return window;
+    public KvLayout layout() {
+        return layout;
     }
 
     @Override
@@ -190,17 +200,34 @@ public final class KvCache implements KvCapacity {
 
     @Override
     public int held(KvTier tier, int computed, int length) {
-        return blocksFor(tier, window.end(computed, length)) - firstHeld(tier, computed);
+        int blocks = 0;
+        for (KvLayout.Kind kind : kinds) {
+            int end = blocksFor(tier, kind.window().end(computed, length));
+            blocks += kind.groups() * (end - firstHeld(tier, kind, computed));
+        }
+        return blocks;
     }
 
     @Override
     public int maxHeld(KvTier tier, int length) {
-        return blocksFor(tier, Math.min(length, window.maxHeld()));
+        return layout.maxHeld(length, blockTokens(tier));
     }
 
     @Override
-    public int firstHeld(KvTier tier, int computed) {
-        return window.start(computed) / blockTokens(tier);
+    public int[] firstHeld(KvTier tier, int computed) {
+        if (!layout.slides()) {
+            return fromStart;
+        }
+        int[] first = new int[layout.groups()];
+        for (KvLayout.Kind kind : kinds) {
+            Arrays.fill(first, kind.first(), kind.end(), firstHeld(tier, kind, computed));
+        }
+        return first;
+    }
+
+    /** Index of the first block that a sequence holds in each group of a kind. */
+    private int firstHeld(KvTier tier, KvLayout.Kind kind, int computed) {
+        return kind.window().start(computed) / blockTokens(tier);
     }
 
     @Override
@@ -224,8 +251,18 @@ public final class KvCache implements KvCapacity {
 
     @Override
     public int missing(Sequence sequence, int tokens) {
+        int missing = 0;
+        for (KvLayout.Kind kind : kinds) {
+            missing += kind.groups() * missing(sequence, kind, tokens);
+        }
+        return missing;
+    }
+
+    /** Blocks that the sequence lacks in each group of a kind. */
+    private int missing(Sequence sequence, KvLayout.Kind kind, int tokens) {
         BlockTable table = sequence.table();
-        return Math.max(0, blocksFor(table.tier(), window.end(sequence.computed(), tokens)) - table.end());
+        int end = blocksFor(table.tier(), kind.window().end(sequence.computed(), tokens));
+        return Math.max(0, end - table.group(kind.first()).end());
     }
 
     @Override
@@ -246,7 +283,7 @@ public final class KvCache implements KvCapacity {
         }
         BlockTable.Found found = sequence.table().found(tier);
         PrefixNode node = longestHit(prefixes, sequence, found.node, maxHit(sequence, tier));
-        if (node != found.node || found.blocks.length != depth(node)) {
+        if (node != found.node || found.blocks.length != depth(node) * layout.groups()) {
             found.node = node;
             found.blocks = path(node);
         }
@@ -257,7 +294,7 @@ public final class KvCache implements KvCapacity {
     private int maxHit(Sequence sequence, KvTier tier) {
         // a waiting sequence's last token is computed in any case, because its logits yield the next
         int computes = tier == KvTier.GPU ? 1 : 2;
-        int tokens = sequence.table().count() > 0 ? sequence.computed() : sequence.length() - computes;
+        int tokens = sequence.table().isEmpty() ? sequence.length() - computes : sequence.computed();
         return Math.max(0, Math.min(tokens, sequence.known())) / blockTokens(tier);
     }
 
@@ -284,10 +321,11 @@ public final class KvCache implements KvCapacity {
         return node == null ? 0 : node.depth;
     }
 
-    private static int[] path(@Nullable PrefixNode last) {
-        int[] blocks = new int[depth(last)];
+    private int[] path(@Nullable PrefixNode last) {
+        int groups = layout.groups();
+        int[] blocks = new int[depth(last) * groups];
         for (PrefixNode node = last; node != null; node = node.previous()) {
-            blocks[node.depth - 1] = node.block;
+            System.arraycopy(node.blocks, 0, blocks, (node.depth - 1) * groups, groups);
         }
         return blocks;
     }
@@ -311,8 +349,14 @@ public final class KvCache implements KvCapacity {
      * caller then calls {@link #start} or {@link #move}.
      */
     public void claim(Sequence sequence, PrefixUse use) {
-        for (int i = use.first(); i < use.shared(); i++) {
-            pool(use.tier()).share(use.found()[i], sequence.key());
+        for (int group = 0; group < use.first().length; group++) {
+            for (int i = use.first()[group]; i < use.shared(); i++) {
+                pool(use.tier()).share(use.block(group, i), sequence.key());
+            }
+            // the prefix is hit again only while these are there too
+            for (int i = use.first()[group] - 1; i >= 0; i--) {
+                pool(use.tier()).touch(use.block(group, i));
+            }
         }
         if (use.copies()) {
             for (int i = 0; i < use.copyTo(); i++) {
@@ -358,9 +402,14 @@ public final class KvCache implements KvCapacity {
     /** Lists the shared blocks of a use in the sequence's table, which is empty. */
     private void list(Sequence sequence, PrefixUse use, int computed) {
         BlockTable table = sequence.table();
-        table.first(firstHeld(use.tier(), computed));
-        for (int i = use.first(); i < use.shared(); i++) {
-            table.add(use.found()[i]);
+        int[] first = firstHeld(use.tier(), computed);
+        for (int group = 0; group < first.length; group++) {
+            table.group(group).first(first[group]);
+        }
+        for (int group = 0; group < use.first().length; group++) {
+            for (int i = use.first()[group]; i < use.shared(); i++) {
+                table.group(group).add(use.block(group, i));
+            }
         }
         PrefixNode node = use.shared() == 0 ? null : table.found(use.tier()).node;
         while (node != null && node.depth > use.shared()) {
@@ -381,7 +430,9 @@ public final class KvCache implements KvCapacity {
         if (!grow(sequence, use.tokens())) {
             return Optional.empty();
         }
-        int[] to = Arrays.copyOfRange(table.view().blocks(), use.shared(), blocksFor(use.tier(), use.tokens()));
+        // models with several groups copy no prefixes
+        int[] to =
+                Arrays.copyOfRange(table.group(0).view().blocks(), use.shared(), blocksFor(use.tier(), use.tokens()));
         int tokens = use.tokens() - use.shared() * blockTokens(use.tier());
         return Optional.of(new Swap(sequence.key(), use.tier().other(), use.copied(), use.tier(), to, tokens));
     }
@@ -394,7 +445,7 @@ public final class KvCache implements KvCapacity {
      * @return the copies; empty when there is nothing to do
      */
     public List<Swap> demote(int maxBlocks) {
-        if (hostPrefixes == null || window.slides()) { // with windows no prefix is copied back
+        if (hostPrefixes == null || layout.slides()) { // with windows no prefix is copied back
             return List.of();
         }
         return demotion.demote(hostPrefixes, maxBlocks);
@@ -415,7 +466,8 @@ public final class KvCache implements KvCapacity {
         }
         PrefixNode last = table.node();
         boolean dropped = last != null && !last.attached; // it is wrong, or its first block was granted to another
-        if (dropped || depth(last) < table.first()) { // or the window has passed a block that was not registered
+        // or a window, which is narrowest in the last group, has passed a block that was not registered
+        if (dropped || depth(last) < table.group(layout.groups() - 1).first()) {
             stopRegistering(sequence);
             return;
         }
@@ -443,19 +495,34 @@ public final class KvCache implements KvCapacity {
         BlockTable table = sequence.table();
         BlockPool pool = pool(table.tier());
         int index = parent.depth;
-        int own = table.block(index);
         PrefixNode node = prefixes.child(parent, sequence);
         if (node == null) {
+            int[] own = new int[layout.groups()];
+            Arrays.setAll(own, group -> table.group(group).block(index));
             node = prefixes.add(parent, sequence, own);
-            pool.register(own, node);
-        } else if (pool.shared() < maxShared(table.tier()) || pool.references(node.block) == 0) {
-            pool.share(node.block, sequence.key());
-            table.replace(index, node.block);
-            pool.give(own, sequence.key());
+            for (int block : own) {
+                pool.register(block, node);
+            }
+        } else if (pool.shared() + referenced(pool, node) <= maxShared(table.tier())) {
+            for (int group = 0; group < node.blocks.length; group++) {
+                int own = table.group(group).block(index);
+                pool.share(node.blocks[group], sequence.key());
+                table.group(group).replace(index, node.blocks[group]);
+                pool.give(own, sequence.key());
+            }
         } else {
             return null;
         }
         return node;
+    }
+
+    /** Blocks of a node that sequences refer to. */
+    private static int referenced(BlockPool pool, PrefixNode node) {
+        int count = 0;
+        for (int block : node.blocks) {
+            count += pool.references(block) > 0 ? 1 : 0;
+        }
+        return count;
     }
 
     private void stopRegistering(Sequence sequence) {
@@ -531,16 +598,26 @@ public final class KvCache implements KvCapacity {
      * not free.
      */
     public boolean grow(Sequence sequence, int tokens) {
-        BlockTable table = sequence.table();
-        BlockPool pool = pool(table.tier());
         int missing = missing(sequence, tokens);
-        if (missing > pool.free()) {
+        if (missing > pool(sequence.table().tier()).free()) {
             return false;
         }
-        for (int i = 0; i < missing; i++) {
-            table.add(pool.take(sequence.key()));
+        if (missing > 0) {
+            for (KvLayout.Kind kind : kinds) {
+                take(sequence, kind, missing(sequence, kind, tokens));
+            }
         }
         return true;
+    }
+
+    /** Grants as many free blocks in each group of a kind. */
+    private void take(Sequence sequence, KvLayout.Kind kind, int blocks) {
+        BlockTable table = sequence.table();
+        for (int group = kind.first(); group < kind.end(); group++) {
+            for (int i = 0; i < blocks; i++) {
+                table.group(group).add(pool(table.tier()).take(sequence.key()));
+            }
+        }
     }
 
     /**
@@ -550,8 +627,11 @@ public final class KvCache implements KvCapacity {
     public void release(Sequence sequence) {
         BlockTable table = sequence.table();
         BlockPool pool = pool(table.tier());
-        for (int i = table.end() - 1; i >= table.first(); i--) {
-            pool.give(table.block(i), sequence.key());
+        for (int group = table.groups() - 1; group >= 0; group--) {
+            GroupTable blocks = table.group(group);
+            for (int i = blocks.end() - 1; i >= blocks.first(); i--) {
+                pool.give(blocks.block(i), sequence.key());
+            }
         }
         clear(sequence);
     }
@@ -564,18 +644,33 @@ public final class KvCache implements KvCapacity {
      */
     public void slide(Sequence sequence) {
         BlockTable table = sequence.table();
-        int next = firstHeld(table.tier(), sequence.computed());
-        if (table.count() == 0 || next <= table.first()) {
+        boolean freed = false;
+        for (KvLayout.Kind kind : kinds) {
+            int next = firstHeld(table.tier(), kind, sequence.computed());
+            if (!table.isEmpty() && next > table.group(kind.first()).first()) {
+                free(sequence, kind, next);
+                freed = true;
+            }
+        }
+        if (!freed) {
             return;
         }
-        BlockPool pool = pool(table.tier());
-        for (int i = next - 1; i >= table.first(); i--) {
-            pool.give(table.block(i), sequence.key());
-        }
-        table.removeBefore(next);
         // others may hold some of the blocks still, so there may be too few; planning sees what is missing
-        for (int i = Math.min(missing(sequence, sequence.length()), pool.free()); i > 0; i--) {
-            table.add(pool.take(sequence.key()));
+        for (KvLayout.Kind kind : kinds) {
+            int free = pool(table.tier()).free() / kind.groups();
+            take(sequence, kind, Math.min(missing(sequence, kind, sequence.length()), free));
+        }
+    }
+
+    /** Frees a sequence's blocks before the {@code next}-th one, in each group of a kind. */
+    private void free(Sequence sequence, KvLayout.Kind kind, int next) {
+        BlockTable table = sequence.table();
+        for (int group = kind.end() - 1; group >= kind.first(); group--) {
+            GroupTable blocks = table.group(group);
+            for (int i = next - 1; i >= blocks.first(); i--) {
+                pool(table.tier()).give(blocks.block(i), sequence.key());
+            }
+            blocks.removeBefore(next);
         }
     }
 
@@ -585,8 +680,11 @@ public final class KvCache implements KvCapacity {
      */
     public void quarantine(Sequence sequence) {
         BlockTable table = sequence.table();
-        for (int i = table.end() - 1; i >= table.first(); i--) {
-            pool(table.tier()).quarantine(table.block(i), sequence.key());
+        for (int group = table.groups() - 1; group >= 0; group--) {
+            GroupTable blocks = table.group(group);
+            for (int i = blocks.end() - 1; i >= blocks.first(); i--) {
+                pool(table.tier()).quarantine(blocks.block(i), sequence.key());
+            }
         }
         clear(sequence);
     }
@@ -600,31 +698,44 @@ public final class KvCache implements KvCapacity {
      * Moves the computed KV to the tier of a use that the sequence has claimed. Only tokens after its shared blocks are
      * copied.
      *
-     * @return the copy; empty, and nothing is changed, when that tier has no room
+     * @return a copy per group of layers; empty, and nothing is changed, when that tier has no room
      */
-    public Optional<Swap> move(Sequence sequence, PrefixUse use) {
+    public List<Swap> move(Sequence sequence, PrefixUse use) {
         BlockTable table = sequence.table();
         KvTier from = table.tier();
         KvTier to = use.tier();
-        int needed = blocksFor(to, sequence.computed());
-        int kept = Math.max(use.shared(), firstHeld(to, sequence.computed()));
-        if (from == to || needed - kept > pool(to).free()) {
-            return Optional.empty();
+        int end = blocksFor(to, sequence.computed());
+        int[] kept = firstHeld(to, sequence.computed()).clone();
+        int needed = 0;
+        for (int group = 0; group < kept.length; group++) {
+            kept[group] = Math.max(use.shared(), kept[group]);
+            needed += end - kept[group];
         }
-        int keptTokens = kept * blockTokens(to);
-        int[] source = Arrays.copyOfRange(
-                table.view().blocks(),
-                keptTokens / blockTokens(from) - table.first(),
-                blocksFor(from, sequence.computed()) - table.first());
+        if (from == to || needed > pool(to).free()) {
+            return List.of();
+        }
+        int[][] source = new int[kept.length][];
+        for (int group = 0; group < kept.length; group++) {
+            GroupTable blocks = table.group(group);
+            source[group] = Arrays.copyOfRange(
+                    blocks.view().blocks(),
+                    kept[group] * blockTokens(to) / blockTokens(from) - blocks.first(),
+                    blocksFor(from, sequence.computed()) - blocks.first());
+        }
         release(sequence);
         table.tier(to);
         list(sequence, use, sequence.computed());
-        int[] target = new int[needed - kept];
-        for (int i = 0; i < target.length; i++) {
-            target[i] = pool(to).take(sequence.key());
-            table.add(target[i]);
+        List<Swap> copies = new ArrayList<>(kept.length);
+        for (int group = 0; group < kept.length; group++) {
+            int[] target = new int[end - kept[group]];
+            for (int i = 0; i < target.length; i++) {
+                target[i] = pool(to).take(sequence.key());
+                table.group(group).add(target[i]);
+            }
+            int tokens = sequence.computed() - kept[group] * blockTokens(to);
+            copies.add(new Swap(sequence.key(), from, source[group], to, target, tokens));
         }
-        return Optional.of(new Swap(sequence.key(), from, source, to, target, sequence.computed() - keptTokens));
+        return copies;
     }
 
     /**
@@ -640,9 +751,11 @@ public final class KvCache implements KvCapacity {
             long[] holders = new long[pool.size()];
             for (Sequence sequence : live) {
                 BlockTable table = sequence.table();
-                for (int i = table.first(); table.tier() == tier && i < table.end(); i++) {
-                    references[table.block(i)]++;
-                    holders[table.block(i)] ^= sequence.key() + 1;
+                for (int group = 0; table.tier() == tier && group < table.groups(); group++) {
+                    for (int block : table.group(group).view().blocks()) {
+                        references[block]++;
+                        holders[block] ^= sequence.key() + 1;
+                    }
                 }
             }
             pool.checkIntegrity(references, holders);
@@ -657,25 +770,44 @@ public final class KvCache implements KvCapacity {
 
     private void checkTable(Sequence sequence) {
         BlockTable table = sequence.table();
-        if (table.end() < blocksFor(table.tier(), sequence.computed())) {
-            throw new IllegalStateException(sequence + " has " + table.count() + " blocks, too few for its KV");
+        for (KvLayout.Kind kind : kinds) {
+            for (int group = kind.first(); group < kind.end(); group++) {
+                checkGroup(sequence, kind, table.group(group));
+            }
         }
-        if (table.count() == 0) {
+        if (!table.isEmpty()) {
+            checkPrefix(sequence);
+        }
+    }
+
+    private void checkGroup(Sequence sequence, KvLayout.Kind kind, GroupTable blocks) {
+        KvTier tier = sequence.table().tier();
+        if (blocks.end() < blocksFor(tier, sequence.computed())) {
+            throw new IllegalStateException(sequence + " has " + blocks.count() + " blocks, too few for its KV");
+        }
+        if (blocks.count() == 0) {
             return;
         }
-        int first = firstHeld(table.tier(), sequence.computed());
-        if (table.first() != first && sequence.state() != RequestState.IN_FLIGHT) {
-            throw new IllegalStateException(sequence + " holds blocks from " + table.first() + " on, and its window"
+        int first = firstHeld(tier, kind, sequence.computed());
+        if (blocks.first() != first && sequence.state() != RequestState.IN_FLIGHT) {
+            throw new IllegalStateException(sequence + " holds blocks from " + blocks.first() + " on, and its window"
                     + " begins in block " + first);
         }
-        int written = sequence.computed() / blockTokens(table.tier());
-        for (int i = written; i < table.end(); i++) {
-            int block = table.block(i);
-            BlockPool pool = pool(table.tier());
+        if (blocks.end() != sequence.table().group(kind.first()).end()) {
+            throw new IllegalStateException(sequence + " holds blocks to " + blocks.end() + " in one group and to "
+                    + sequence.table().group(kind.first()).end() + " in another with the same window");
+        }
+        BlockPool pool = pool(tier);
+        for (int i = Math.max(blocks.first(), sequence.computed() / blockTokens(tier)); i < blocks.end(); i++) {
+            int block = blocks.block(i);
             if (pool.references(block) != 1 || pool.node(block) != null) {
                 throw new IllegalStateException(sequence + " may write block " + block + ", which others may read");
             }
         }
+    }
+
+    private void checkPrefix(Sequence sequence) {
+        BlockTable table = sequence.table();
         PrefixTree prefixes = prefixes(table.tier());
         if (prefixes == null || !table.registers()) {
             return;
@@ -689,12 +821,14 @@ public final class KvCache implements KvCapacity {
         for (PrefixNode at = node; at != null; at = at.previous()) {
             int from = (at.depth - 1) * each;
             boolean wrongRoot = at.depth == 1 && at.parent != prefixes.root(salt);
-            boolean held = at.depth > table.first();
-            if (held && table.block(at.depth - 1) != at.block
-                    || wrongRoot
-                    || !Arrays.equals(at.tokens, sequence.tokens(from, each))) {
-                throw new IllegalStateException(sequence + " has at " + from + " another block than " + at.block
-                        + ", the one of its prefix and salt");
+            boolean wrongBlock = false;
+            for (int group = 0; group < at.blocks.length; group++) {
+                GroupTable blocks = table.group(group);
+                wrongBlock |= at.depth > blocks.first() && blocks.block(at.depth - 1) != at.blocks[group];
+            }
+            if (wrongBlock || wrongRoot || !Arrays.equals(at.tokens, sequence.tokens(from, each))) {
+                throw new IllegalStateException(sequence + " has at " + from + " other blocks than "
+                        + Arrays.toString(at.blocks) + ", those of its prefix and salt");
             }
         }
     }

@@ -102,7 +102,7 @@ final class PrefixDemotion {
             block = gpu.newerCached(block);
         }
         for (PrefixNode node : held.reversed()) { // the last of a prefix first, so that it is evicted first
-            host.give(node.block, KEY);
+            host.give(node.block(), KEY);
         }
         if (copies.isEmpty()) {
             changesWithoutWork = changes;
@@ -137,7 +137,7 @@ final class PrefixDemotion {
             int[] tokens = tokens(end);
             PrefixNode node = tree.child(parent, end.hash, tokens);
             if (node != null) {
-                host.share(node.block, KEY);
+                host.share(node.block(), KEY);
             } else if (copied < max && host.free() > 0) {
                 int block = host.take(KEY);
                 // an eviction may have dropped the root together with its last child
@@ -171,7 +171,7 @@ final class PrefixDemotion {
         int[] from = new int[ratio];
         PrefixNode node = end;
         for (int i = ratio - 1; i >= 0 && node != null; i--) {
-            from[i] = node.block;
+            from[i] = node.block();
             node = node.previous();
         }
         return new Swap(Swap.NO_SEQUENCE, KvTier.GPU, from, KvTier.HOST, new int[] {block}, tokens);

@@ -4,16 +4,13 @@ import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A node of {@link PrefixTree}: one full block of tokens after one prefix, and the block of a tier that holds their KV.
+ * A node of {@link PrefixTree}: one full block of tokens after one prefix, and the blocks of a tier that hold their KV.
  *
  * <p>A root has no tokens and no block; it stands for the empty prefix of one cache salt.
  *
  * <p>Owned by: engine thread; changed by {@link PrefixTree} alone.
  */
 final class PrefixNode {
-    /** Block of a root. */
-    private static final int NONE = -1;
-
     final @Nullable PrefixNode parent;
     /** Of a root; null for all other nodes. */
     final @Nullable String salt;
@@ -22,7 +19,8 @@ final class PrefixNode {
     /** [block tokens] empty for a root. */
     final int[] tokens;
 
-    final int block;
+    /** [groups] the block of each group of layers; empty for a root. */
+    final int[] blocks;
     /** Nodes from the root to this one; 0 for a root. */
     final int depth;
 
@@ -47,21 +45,26 @@ final class PrefixNode {
     @Nullable
     PrefixNode previousSibling;
 
-    private PrefixNode(@Nullable PrefixNode parent, @Nullable String salt, long hash, int[] tokens, int block) {
+    private PrefixNode(@Nullable PrefixNode parent, @Nullable String salt, long hash, int[] tokens, int[] blocks) {
         this.parent = parent;
         this.salt = salt;
         this.hash = hash;
         this.tokens = tokens;
-        this.block = block;
+        this.blocks = blocks;
         this.depth = parent == null ? 0 : parent.depth + 1;
     }
 
     static PrefixNode root(String salt, long hash) {
-        return new PrefixNode(null, salt, hash, new int[0], NONE);
+        return new PrefixNode(null, salt, hash, new int[0], new int[0]);
     }
 
-    PrefixNode child(long hash, int[] tokens, int block) {
-        return new PrefixNode(this, null, hash, tokens, block);
+    PrefixNode child(long hash, int[] tokens, int[] blocks) {
+        return new PrefixNode(this, null, hash, tokens, blocks);
+    }
+
+    /** The block of the first group of layers. */
+    int block() {
+        return blocks[0];
     }
 
     /** The salt of the prefix. */

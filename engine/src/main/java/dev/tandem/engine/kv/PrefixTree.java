@@ -94,15 +94,15 @@ final class PrefixTree {
         return true;
     }
 
-    /** Adds the child that {@link #child} does not find, and says that {@code block} holds its KV. */
-    PrefixNode add(PrefixNode parent, Sequence sequence, int block) {
+    /** Adds the child that {@link #child} does not find, and says which blocks hold its KV. */
+    PrefixNode add(PrefixNode parent, Sequence sequence, int... blocks) {
         int[] tokens = sequence.tokens(parent.depth * blockTokens, blockTokens);
-        return add(parent, childHash(parent, sequence), tokens, block);
+        return add(parent, childHash(parent, sequence), tokens, blocks);
     }
 
-    /** Adds the child that {@link #child} does not find, and says that {@code block} holds its KV. */
-    PrefixNode add(PrefixNode parent, long hash, int[] tokens, int block) {
-        PrefixNode node = parent.child(hash, tokens, block);
+    /** Adds the child that {@link #child} does not find, and says which blocks hold its KV. */
+    PrefixNode add(PrefixNode parent, long hash, int[] tokens, int... blocks) {
+        PrefixNode node = parent.child(hash, tokens, blocks);
         int bucket = bucket(hash);
         node.nextInBucket = buckets[bucket];
         buckets[bucket] = node;
@@ -191,7 +191,7 @@ final class PrefixTree {
             at = at.nextInBucket;
         }
         if (at == null) {
-            throw new IllegalStateException("the node of block " + node.block + " is not in its bucket");
+            throw new IllegalStateException("the node of block " + node.block() + " is not in its bucket");
         }
         at.nextInBucket = node.nextInBucket;
     }

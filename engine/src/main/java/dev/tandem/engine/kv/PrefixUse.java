@@ -8,10 +8,11 @@ import java.util.Arrays;
  * <p>A draft decides it and {@link KvCache} carries it out. The arrays are not to be changed.
  *
  * @param tier where the sequence will be
- * @param found blocks of that tier that hold the sequence's first tokens, in token order
- * @param first index in {@code found} of the first block that the sequence lists in its own table; above 0 when those
- *     before lie behind a sliding window
- * @param shared index in {@code found} after the last block that it lists
+ * @param found blocks of that tier that hold the sequence's first tokens, in token order; those of all groups of layers
+ *     follow each other
+ * @param first [groups] index of the first block that the sequence lists in its own table; above 0 when those before
+ *     lie behind a sliding window
+ * @param shared index after the last block that it lists in each group
  * @param other blocks of the other tier that hold the sequence's first tokens, in token order
  * @param copyFrom index in {@code other} of the first block that is copied; its first token is the one after those of
  *     the shared blocks
@@ -19,10 +20,11 @@ import java.util.Arrays;
  * @param tokens from the start that need not be computed: those of the shared and of the copied blocks
  */
 public record PrefixUse(
-        KvTier tier, int[] found, int first, int shared, int[] other, int copyFrom, int copyTo, int tokens) {
+        KvTier tier, int[] found, int[] first, int shared, int[] other, int copyFrom, int copyTo, int tokens) {
     private static final int[] NONE = {};
-    private static final PrefixUse NOTHING_ON_GPU = new PrefixUse(KvTier.GPU, NONE, 0, 0, NONE, 0, 0, 0);
-    private static final PrefixUse NOTHING_ON_HOST = new PrefixUse(KvTier.HOST, NONE, 0, 0, NONE, 0, 0, 0);
+    private static final int[] FROM_START = {0};
+    private static final PrefixUse NOTHING_ON_GPU = new PrefixUse(KvTier.GPU, NONE, NONE, 0, NONE, 0, 0, 0);
+    private static final PrefixUse NOTHING_ON_HOST = new PrefixUse(KvTier.HOST, NONE, NONE, 0, NONE, 0, 0, 0);
 
     /** Takes nothing. */
     public static PrefixUse nothing(KvTier tier) {
@@ -32,25 +34,37 @@ public record PrefixUse(
         };
     }
 
-    /** Shares the first blocks of {@code found} and copies none. */
+    /** Shares the first blocks of {@code found} in a model with one group of layers, and copies none. */
     public static PrefixUse sharing(KvTier tier, int[] found, int shared, int tokens) {
-        return new PrefixUse(tier, found, 0, shared, NONE, 0, 0, tokens);
+        return new PrefixUse(tier, found, FROM_START, shared, NONE, 0, 0, tokens);
     }
 
-    /** Shares the blocks of {@code found} from {@code first} on, up to the {@code shared}-th, and copies none. */
-    public static PrefixUse sharing(KvTier tier, int[] found, int first, int shared, int tokens) {
+    /** Shares the blocks of each group from {@code first} on, up to the {@code shared}-th, and copies none. */
+    public static PrefixUse sharing(KvTier tier, int[] found, int[] first, int shared, int tokens) {
         return new PrefixUse(tier, found, first, shared, NONE, 0, 0, tokens);
     }
 
-    /** Shares the first blocks of {@code found} and copies those of {@code other} from one index to another. */
+    /**
+     * For a model with one group: shares the first blocks of {@code found} and copies those of {@code other} from one
+     * index to another.
+     */
     public static PrefixUse copying(
             KvTier tier, int[] found, int shared, int[] other, int copyFrom, int copyTo, int tokens) {
-        return new PrefixUse(tier, found, 0, shared, other, copyFrom, copyTo, tokens);
+        return new PrefixUse(tier, found, FROM_START, shared, other, copyFrom, copyTo, tokens);
+    }
+
+    /** The block of a group that holds the {@code index}-th run of tokens. */
+    public int block(int group, int index) {
+        return found[index * first.length + group];
     }
 
     /** Number of blocks that the sequence lists in its own table. */
     public int listed() {
-        return shared - first;
+        int count = 0;
+        for (int begin : first) {
+            count += shared - begin;
+        }
+        return count;
     }
 
     /** Whether blocks are copied from the other tier. */

@@ -1,8 +1,8 @@
 package dev.tandem.engine.kv;
 
 /**
- * A copy of one sequence's KV, or of the KV of a cached prefix, from one tier to the other, before the step's layers
- * run.
+ * A copy of one sequence's KV in the layers of one group, or of the KV of a cached prefix, from one tier to the other,
+ * before the step's layers run.
  *
  * <p>The same plan may grant the source blocks to other sequences: swaps run in the plan's order, and no token of the
  * step is written before all of them are done.

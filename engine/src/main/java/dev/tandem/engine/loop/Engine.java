@@ -109,9 +109,10 @@ public final class Engine implements AutoCloseable {
 
     private static void checkPools(EngineConfig config, ExecutorLimits limits) {
         int needed = limits.maxHeld(KvTier.GPU, config.contextTokens());
-        if (needed > limits.gpuBlocks()) {
+        if (needed > limits.pages(KvTier.GPU)) {
             throw new ConfigurationException("a sequence of " + config.contextTokens() + " tokens needs " + needed
-                    + " KV blocks of " + limits.blockTokens() + " tokens but the GPU pool has " + limits.gpuBlocks()
+                    + " KV blocks of " + limits.blockTokens() + " tokens but the GPU pool has "
+                    + limits.pages(KvTier.GPU)
                     + "; give it more memory or lower --max-model-len");
         }
     }

@@ -5,6 +5,7 @@ import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.kv.KvCache;
 import dev.tandem.engine.kv.KvEvent;
 import dev.tandem.engine.kv.KvEventSink;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.EngineStats;
 import dev.tandem.engine.observe.IsolatedListener;
@@ -87,12 +88,12 @@ public final class EngineLoop {
         this.kv = new KvCache(
                 limits.blockTokens(),
                 limits.hostBlockTokens(),
-                limits.gpuBlocks(),
-                limits.hostBlocks(),
+                limits.pages(KvTier.GPU),
+                limits.pages(KvTier.HOST),
                 limits.staging(),
                 config.prefixCache().withEvents(kvEvents != KvEventSink.NONE),
                 limits.maxSharedBlocks(),
-                limits.window().withMaxChunk(config.budget().maxBatchTokens()),
+                limits.layout().withMaxChunk(config.budget().maxBatchTokens()),
                 limits.span());
         this.state = new SchedulerState(kv, scheduler.copies());
         this.committer = new PlanCommitter(state);

@@ -1,9 +1,10 @@
 package dev.tandem.engine.schedule;
 
 import dev.tandem.engine.kv.BlockTable;
+import dev.tandem.engine.kv.GroupTable;
 import dev.tandem.engine.kv.KvCapacity;
+import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvTier;
-import dev.tandem.engine.kv.KvWindow;
 import dev.tandem.engine.kv.PrefixUse;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
@@ -52,10 +53,13 @@ final class BlockLedger {
     private final List<Sequence> hostStarts = new ArrayList<>();
     /** In-flight sequences for which GPU blocks stay free. */
     private final List<Sequence> returning = new ArrayList<>();
-    /** Null until {@link #roomToGrow} asks, and again after a move that changes it. */
-    private @Nullable KvDemandForecast gpuForecast;
+    /**
+     * [kinds] per kind of groups of layers; null until {@link #roomToGrow} asks, and again after a move that changes
+     * them.
+     */
+    private KvDemandForecast @Nullable [] gpuForecasts;
 
-    private @Nullable KvDemandForecast hostForecast;
+    private KvDemandForecast @Nullable [] hostForecasts;
     /**
      * Host sequences whose first blocks are shared count with their whole context here: attention reads it for each.
      */
@@ -149,16 +153,29 @@ final class BlockLedger {
      * memory that would have stayed empty. On the host the room lasts until all have ended.
      */
     boolean roomToGrow(KvTier tier, Sequence candidate) {
-        KvDemandForecast forecast = forecast(tier);
-        if (forecast.isEmpty()) {
+        KvDemandForecast[] forecasts = forecasts(tier);
+        if (forecasts[0].isEmpty()) {
             return true;
         }
         PrefixUse use = use(candidate, tier);
         int computed = candidate.state() == RequestState.WAITING ? use.tokens() : candidate.computed();
-        int tokens = own(candidate, computed, tier, use.first() + referenced(use));
-        return tier == KvTier.HOST
-                ? kv.blocksFor(tier, forecast.maxWith(candidate, tokens)) <= freeHost
-                : kv.blocksFor(tier, forecast.maxWith(candidate, tokens, LOOK_AHEAD * tokens)) <= freeGpu;
+        List<KvLayout.Kind> kinds = kv.layout().kinds();
+        int steps = Integer.MAX_VALUE;
+        int blocks = 0;
+        for (int i = 0; i < forecasts.length; i++) {
+            KvLayout.Kind kind = kinds.get(i);
+            int tokens = own(candidate, computed, tier, kind, sharedWithOthers(use, kind));
+            if (i == 0 && tier == KvTier.GPU) { // in the first groups it takes most
+                steps = LOOK_AHEAD * tokens;
+            }
+            blocks += kind.groups() * kv.blocksFor(tier, forecasts[i].maxWith(candidate, tokens, steps));
+        }
+        return blocks <= (tier == KvTier.HOST ? freeHost : freeGpu);
+    }
+
+    /** Index after the first blocks of a use, in each group of a kind, that other sequences refer to. */
+    private int sharedWithOthers(PrefixUse use, KvLayout.Kind kind) {
+        return use.listed() == 0 ? 0 : use.first()[kind.first()] + referenced(use, kind.first());
     }
 
     /**
@@ -172,7 +189,7 @@ final class BlockLedger {
 
     private KvDemandForecast hostContexts() {
         if (!kv.cachesPrefixes() && kv.span().isWhole()) {
-            return forecast(KvTier.HOST); // without shared blocks and windows they are the same
+            return forecasts(KvTier.HOST)[0]; // without shared blocks and windows they are the same
         }
         if (hostContexts == null) {
             KvDemandForecast contexts =
@@ -190,60 +207,78 @@ final class BlockLedger {
         return hostContexts;
     }
 
-    private KvDemandForecast forecast(KvTier tier) {
+    private KvDemandForecast[] forecasts(KvTier tier) {
         if (tier == KvTier.GPU) {
-            if (gpuForecast == null) {
-                KvDemandForecast forecast = forecastOf(KvTier.GPU, state.gpu(), ins, gpuStarts);
-                returning.forEach(
-                        sequence -> forecast.add(sequence, own(sequence, sequence.computed(), KvTier.GPU, 0)));
-                gpuForecast = forecast;
+            if (gpuForecasts == null) {
+                gpuForecasts = forecastsOf(KvTier.GPU, state.gpu(), List.of(), ins, gpuStarts);
+                for (Sequence sequence : returning) {
+                    addReturning(gpuForecasts, sequence);
+                }
             }
-            return gpuForecast;
+            return gpuForecasts;
         }
-        if (hostForecast == null) {
-            hostForecast = forecastOf(KvTier.HOST, state.host(), outs, hostStarts);
-            for (Sequence sequence : state.inFlight()) {
-                hostForecast.add(sequence, own(sequence, KvTier.HOST));
-            }
+        if (hostForecasts == null) {
+            hostForecasts = forecastsOf(KvTier.HOST, state.host(), state.inFlight(), outs, hostStarts);
         }
-        return hostForecast;
+        return hostForecasts;
     }
 
-    /** Of the sequences that hold blocks in a tier once the draft is carried out. */
+    private KvDemandForecast[] forecastsOf(
+            KvTier tier,
+            Iterable<Sequence> holders,
+            Iterable<Sequence> inFlight,
+            List<Sequence> arrivals,
+            List<Sequence> starts) {
+        List<KvLayout.Kind> kinds = kv.layout().kinds();
+        KvDemandForecast[] forecasts = new KvDemandForecast[kinds.size()];
+        for (int i = 0; i < forecasts.length; i++) {
+            forecasts[i] = forecastOf(tier, kinds.get(i), holders, inFlight, arrivals, starts);
+        }
+        return forecasts;
+    }
+
+    /** Of the sequences that hold blocks in a tier once the draft is carried out, in one group of a kind. */
     private KvDemandForecast forecastOf(
-            KvTier tier, Iterable<Sequence> holders, List<Sequence> arrivals, List<Sequence> starts) {
+            KvTier tier,
+            KvLayout.Kind kind,
+            Iterable<Sequence> holders,
+            Iterable<Sequence> inFlight,
+            List<Sequence> arrivals,
+            List<Sequence> starts) {
         KvDemandForecast forecast =
-                new KvDemandForecast(state.outputs(), kv.window().maxDecoding());
+                new KvDemandForecast(state.outputs(), kind.window().maxDecoding());
         for (Sequence holder : holders) {
             if (!moved.contains(holder) && !drops.contains(holder)) {
-                forecast.add(holder, own(holder, tier));
+                forecast.add(holder, own(holder, tier, kind));
             }
         }
         for (Sequence arrival : arrivals) {
             PrefixUse use = usedBy(arrival, tier);
-            forecast.add(arrival, own(arrival, arrival.computed(), tier, use.shared()));
+            forecast.add(arrival, own(arrival, arrival.computed(), tier, kind, use.shared()));
         }
         for (Sequence start : starts) {
             PrefixUse use = usedBy(start, tier);
-            forecast.add(start, own(start, use.tokens(), tier, use.shared()));
+            forecast.add(start, own(start, use.tokens(), tier, kind, use.shared()));
+        }
+        for (Sequence holder : inFlight) {
+            forecast.add(holder, own(holder, tier, kind));
         }
         return forecast;
     }
 
     /** Tokens of a sequence that holds blocks in the tier, without those that it has hit. */
-    private int own(Sequence holder, KvTier tier) {
-        return own(holder, holder.computed(), tier, holder.table().hits());
+    private int own(Sequence holder, KvTier tier, KvLayout.Kind kind) {
+        return own(holder, holder.computed(), tier, kind, holder.table().hits());
     }
 
     /**
-     * Tokens that a sequence holds and does not share with others.
+     * Tokens that a sequence holds in each group of a kind and does not share with others.
      *
      * @param sharedBlocks its first blocks, which it shares; those behind its window are not held
      */
-    private int own(Sequence sequence, int computed, KvTier tier, int sharedBlocks) {
-        KvWindow window = kv.window();
-        int first = Math.max(window.start(computed), sharedBlocks * kv.blockTokens(tier));
-        return window.end(computed, sequence.length()) - first;
+    private int own(Sequence sequence, int computed, KvTier tier, KvLayout.Kind kind, int sharedBlocks) {
+        int first = Math.max(kind.window().start(computed), sharedBlocks * kv.blockTokens(tier));
+        return kind.window().end(computed, sequence.length()) - first;
     }
 
     /**
@@ -254,8 +289,8 @@ final class BlockLedger {
         if (reserved.remove(sequence)) {
             give(sequence, KvTier.GPU);
         }
-        gpuForecast = null;
-        hostForecast = null;
+        gpuForecasts = null;
+        hostForecasts = null;
         hostContexts = null;
         gpuSequences--;
         freeGpu += freedBy(sequence);
@@ -275,7 +310,7 @@ final class BlockLedger {
 
     /** Drops a host sequence's KV. */
     void dropFromHost(Sequence sequence) {
-        hostForecast = null;
+        hostForecasts = null;
         hostContexts = null;
         freeHost += freedBy(sequence);
         release(sequence);
@@ -284,8 +319,8 @@ final class BlockLedger {
 
     /** Moves a host sequence to the GPU; the caller has checked that there is room. */
     void bringIn(Sequence sequence) {
-        gpuForecast = null;
-        hostForecast = null;
+        gpuForecasts = null;
+        hostForecasts = null;
         hostContexts = null;
         PrefixUse use = use(sequence, KvTier.GPU);
         int referenced = referenced(use);
@@ -300,19 +335,29 @@ final class BlockLedger {
         moved.add(sequence);
     }
 
-    /** Keeps GPU blocks free for all tokens of an in-flight sequence that is to return, and one for its growth. */
+    /**
+     * Keeps GPU blocks free for all tokens of an in-flight sequence that is to return, and one per group for its
+     * growth.
+     */
     void reserveForReturn(Sequence sequence) {
-        freeGpu -= missingIn(KvTier.GPU, sequence) + 1;
+        freeGpu -= missingIn(KvTier.GPU, sequence) + kv.layout().groups();
         returning.add(sequence);
-        if (gpuForecast != null) {
-            gpuForecast.add(sequence, own(sequence, sequence.computed(), KvTier.GPU, 0));
+        if (gpuForecasts != null) {
+            addReturning(gpuForecasts, sequence);
+        }
+    }
+
+    private void addReturning(KvDemandForecast[] forecasts, Sequence sequence) {
+        for (int i = 0; i < forecasts.length; i++) {
+            KvLayout.Kind kind = kv.layout().kinds().get(i);
+            forecasts[i].add(sequence, own(sequence, sequence.computed(), KvTier.GPU, kind, 0));
         }
     }
 
     /** Counts the blocks of all tokens of a waiting sequence that starts in the tier. */
     void start(Sequence sequence, KvTier tier) {
         boolean onGpu = tier == KvTier.GPU;
-        KvDemandForecast forecast = onGpu ? gpuForecast : hostForecast;
+        KvDemandForecast[] forecasts = onGpu ? gpuForecasts : hostForecasts;
         PrefixUse use = use(sequence, tier);
         int referenced = referenced(use);
         add(tier, referenced - kv.held(tier, use.tokens(), sequence.length()));
@@ -321,8 +366,9 @@ final class BlockLedger {
         take(sequence, use);
         (onGpu ? gpuStarts : hostStarts).add(sequence);
         gpuSequences += onGpu ? 1 : 0;
-        if (forecast != null) {
-            forecast.add(sequence, own(sequence, use.tokens(), tier, use.shared()));
+        for (int i = 0; forecasts != null && i < forecasts.length; i++) {
+            KvLayout.Kind kind = kv.layout().kinds().get(i);
+            forecasts[i].add(sequence, own(sequence, use.tokens(), tier, kind, use.shared()));
         }
         if (!onGpu && hostContexts != null) {
             hostContexts.add(sequence, kv.span().tokens(sequence.length()));
@@ -341,8 +387,10 @@ final class BlockLedger {
 
     /** Counts references to the shared blocks of a use, and to those that it copies until the plan is made. */
     private void addReferences(PrefixUse use, int each) {
-        for (int i = use.first(); i < use.shared(); i++) {
-            added(use.tier()).merge(use.found()[i], each, Integer::sum);
+        for (int group = 0; group < use.first().length; group++) {
+            for (int i = use.first()[group]; i < use.shared(); i++) {
+                added(use.tier()).merge(use.block(group, i), each, Integer::sum);
+            }
         }
         for (int i = 0; i < use.copyTo(); i++) {
             added(use.tier().other()).merge(use.other()[i], each, Integer::sum);
@@ -376,15 +424,19 @@ final class BlockLedger {
         int each = kv.blockTokens(tier);
         int gpuEach = kv.blockTokens(KvTier.GPU);
         int ratio = kv.blockTokens(KvTier.HOST) / gpuEach;
+        int blocks = found.length / kv.layout().groups();
         // a copy begins and ends with a host block
-        int whole = tier == KvTier.GPU ? found.length / ratio * ratio : found.length;
+        int whole = tier == KvTier.GPU ? blocks / ratio * ratio : blocks;
         if (!starts) {
-            int first = kv.firstHeld(tier, sequence.computed());
-            return whole > first ? PrefixUse.sharing(tier, found, first, whole, whole * each) : PrefixUse.nothing(tier);
+            int[] first = kv.firstHeld(tier, sequence.computed());
+            // the narrowest window begins last, in the last group
+            return whole > first[first.length - 1]
+                    ? PrefixUse.sharing(tier, found, first, whole, whole * each)
+                    : PrefixUse.nothing(tier);
         }
-        if (kv.window().slides()) {
-            int tokens = found.length * each;
-            return PrefixUse.sharing(tier, found, kv.firstHeld(tier, tokens), found.length, tokens);
+        if (kv.layout().slides()) {
+            int tokens = blocks * each;
+            return PrefixUse.sharing(tier, found, kv.firstHeld(tier, tokens), blocks, tokens);
         }
         // this draft's moves to the GPU free host blocks that they still read
         int[] other = tier == KvTier.GPU || ins.isEmpty() ? kv.hit(sequence, tier.other()) : NO_BLOCKS;
@@ -432,12 +484,24 @@ final class BlockLedger {
      * that refers to a block refers to all blocks before it, so they are the first ones.
      */
     private int referenced(PrefixUse use) {
-        if (!kv.window().slides()) {
+        if (!kv.layout().slides()) {
             return referenced(use.tier(), use.found(), use.shared());
         }
         int count = 0;
-        for (int i = use.first(); i < use.shared(); i++) {
-            count += references(use.tier(), use.found()[i]) > 0 ? 1 : 0;
+        for (int group = 0; group < use.first().length; group++) {
+            count += referenced(use, group);
+        }
+        return count;
+    }
+
+    /** Those of one group. */
+    private int referenced(PrefixUse use, int group) {
+        if (!kv.layout().slides()) {
+            return referenced(use.tier(), use.found(), use.shared());
+        }
+        int count = 0;
+        for (int i = use.first()[group]; i < use.shared(); i++) {
+            count += references(use.tier(), use.block(group, i)) > 0 ? 1 : 0;
         }
         return count;
     }
@@ -473,8 +537,11 @@ final class BlockLedger {
             return table.count();
         }
         int freed = 0;
-        for (int i = table.first(); i < table.end(); i++) {
-            freed += references(table.tier(), table.block(i)) == 1 ? 1 : 0;
+        for (int group = 0; group < table.groups(); group++) {
+            GroupTable blocks = table.group(group);
+            for (int i = blocks.first(); i < blocks.end(); i++) {
+                freed += references(table.tier(), blocks.block(i)) == 1 ? 1 : 0;
+            }
         }
         return freed;
     }
@@ -486,10 +553,13 @@ final class BlockLedger {
             return table.count();
         }
         int own = 0;
-        for (int i = table.first(); i < table.end(); i++) {
-            int block = table.block(i);
-            added(table.tier()).merge(block, -1, Integer::sum);
-            own += kv.pool(table.tier()).references(block) == 1 ? 1 : 0;
+        for (int group = 0; group < table.groups(); group++) {
+            GroupTable blocks = table.group(group);
+            for (int i = blocks.first(); i < blocks.end(); i++) {
+                int block = blocks.block(i);
+                added(table.tier()).merge(block, -1, Integer::sum);
+                own += kv.pool(table.tier()).references(block) == 1 ? 1 : 0;
+            }
         }
         return own;
     }
@@ -536,7 +606,7 @@ final class BlockLedger {
 
     /** Undoes {@link #start} in the host tier. */
     void undoHostStart(Sequence sequence) {
-        hostForecast = null;
+        hostForecasts = null;
         hostContexts = null;
         hostStarts.remove(sequence);
         PrefixUse use = uses.remove(sequence);

@@ -113,12 +113,12 @@ public final class PlanCommitter {
         for (Sequence sequence : blocks.outs()) {
             state.countPreemption();
             sequence.tiers().countPreemption();
-            swaps.add(move(sequence, blocks.usedBy(sequence, KvTier.HOST)));
+            swaps.addAll(move(sequence, blocks.usedBy(sequence, KvTier.HOST)));
         }
         addCopies(blocks, KvTier.HOST, swaps);
         addCopies(blocks, KvTier.GPU, swaps);
         for (Sequence sequence : blocks.ins()) {
-            swaps.add(move(sequence, blocks.usedBy(sequence, KvTier.GPU)));
+            swaps.addAll(move(sequence, blocks.usedBy(sequence, KvTier.GPU)));
         }
         return swaps;
     }
@@ -151,14 +151,15 @@ public final class PlanCommitter {
         return all;
     }
 
-    private Swap move(Sequence sequence, PrefixUse use) {
-        KvTier to = use.tier();
+    private List<Swap> move(Sequence sequence, PrefixUse use) {
         state.unsettle(sequence);
-        Swap swap = kv.move(sequence, use)
-                .orElseThrow(() -> new IllegalStateException("the " + to + " tier has no room for " + sequence
-                        + ", which the draft moves there; its block counts are wrong"));
+        List<Swap> copies = kv.move(sequence, use);
+        if (copies.isEmpty()) {
+            throw new IllegalStateException("the " + use.tier() + " tier has no room for " + sequence
+                    + ", which the draft moves there; its block counts are wrong");
+        }
         state.settle(sequence);
-        return swap;
+        return copies;
     }
 
     private void startIfWaiting(StepDraft.Row row, BlockLedger blocks) {
@@ -180,7 +181,7 @@ public final class PlanCommitter {
                     sequence.key(),
                     sequence.computed(),
                     sequence.tokens(sequence.computed(), row.rows()),
-                    sequence.table().view(),
+                    sequence.table().views(),
                     row.site(),
                     last ? Optional.of(sequence.sampler()) : Optional.empty(),
                     sequence.request().scorer()));
@@ -200,7 +201,7 @@ public final class PlanCommitter {
                     sequence.key(),
                     position,
                     sequence.token(position),
-                    sequence.table().view(),
+                    sequence.table().views(),
                     sequence.sampler()));
             state.enterInFlight(sequence);
         }
@@ -280,7 +281,7 @@ public final class PlanCommitter {
      * owns the blocks of an in-flight sequence.
      */
     public void slide(Sequence sequence) {
-        if (kv.window().slides() && !state.isInFlight(sequence.key())) {
+        if (kv.layout().slides() && !state.isInFlight(sequence.key())) {
             kv.slide(sequence);
         }
     }

@@ -81,9 +81,9 @@ public final class SchedulerState {
         return kv.span().tokens(sequence.length());
     }
 
-    /** Computed tokens whose KV the sequence holds, so those that are copied when it is moved. */
+    /** Computed tokens whose KV the sequence holds, so those that are copied when it is moved; a mean over layers. */
     public int heldTokens(Sequence sequence) {
-        return sequence.computed() - kv.window().start(sequence.computed());
+        return kv.layout().heldTokens(sequence.computed());
     }
 
     /** Sequences without KV. */

@@ -169,6 +169,11 @@ public final class StepDraft {
                 && blocks.leaves(sequence, stagingBlocks());
     }
 
+    /** Blocks that sequences take when each of them begins one more, in all groups of layers. */
+    public int nextBlocks(int sequences) {
+        return sequences * state.kv().layout().groups();
+    }
+
     /** Whether the host pool is large enough for the sequence's max length. */
     public boolean fitsHost(Sequence sequence) {
         return blocks.fitsHost(sequence);
@@ -361,7 +366,7 @@ public final class StepDraft {
     /** Whether an empty GPU could stage a prompt of {@code tokens}, in however many chunks. */
     public boolean couldStage(int tokens) {
         PrefillStaging staging = state.kv().staging();
-        int staged = Math.min(tokens, state.kv().window().maxHeld());
+        int staged = Math.min(tokens, state.kv().layout().widest().maxHeld());
         return staged <= staging.maxTokens()
                 && staging.blocks(staging.max(staged))
                         <= state.kv().pool(KvTier.GPU).size();
@@ -396,7 +401,7 @@ public final class StepDraft {
 
     /** Of the tokens before a chunk that is offloaded, those that are staged: the others lie behind its window. */
     private int stagedBefore(int start) {
-        return start - state.kv().window().start(start);
+        return start - state.kv().layout().widest().start(start);
     }
 
     /** Tokens before those that the sequence computes next, if it is on the host or starts there. */

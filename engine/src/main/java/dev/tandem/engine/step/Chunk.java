@@ -4,6 +4,7 @@ import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.sampling.PromptScorer;
 import dev.tandem.engine.sampling.TokenSampler;
+import java.util.List;
 import java.util.Optional;
 
 /**
@@ -14,7 +15,8 @@ import java.util.Optional;
  * @param sequence key of the sequence
  * @param start position of the first token
  * @param tokens [rows] token ids; {@link #PLACEHOLDER} for a token that the step before samples, which may still run
- * @param kv blocks of {@code site.tier()} that cover all positions up to {@code start + rows} that the tokens attend to
+ * @param kv [groups of layers] blocks of {@code site.tier()} that cover all positions up to {@code start + rows} that
+ *     the tokens attend to
  * @param site who computes their attention
  * @param sampler present when the last token's logits yield the next token
  * @param scorer present when the logits of its tokens score the prompt
@@ -23,7 +25,7 @@ public record Chunk(
         long sequence,
         int start,
         int[] tokens,
-        KvView kv,
+        List<KvView> kv,
         AttentionSite site,
         Optional<TokenSampler> sampler,
         Optional<PromptScorer> scorer) {
@@ -32,14 +34,24 @@ public record Chunk(
 
     /** A chunk that scores nothing. */
     public Chunk(
-            long sequence, int start, int[] tokens, KvView kv, AttentionSite site, Optional<TokenSampler> sampler) {
+            long sequence,
+            int start,
+            int[] tokens,
+            List<KvView> kv,
+            AttentionSite site,
+            Optional<TokenSampler> sampler) {
         this(sequence, start, tokens, kv, site, sampler, Optional.empty());
     }
 
-    /** A chunk that scores nothing, of a sequence that holds all of its blocks. */
+    /** A chunk that scores nothing, of a sequence that holds all of its blocks in the one group of layers. */
     public Chunk(
             long sequence, int start, int[] tokens, int[] blocks, AttentionSite site, Optional<TokenSampler> sampler) {
-        this(sequence, start, tokens, KvView.of(blocks), site, sampler);
+        this(sequence, start, tokens, List.of(KvView.of(blocks)), site, sampler);
+    }
+
+    /** The blocks of one group of layers. */
+    public KvView kv(int group) {
+        return kv.get(group);
     }
 
     /** Whether the logits of a token are wanted: the sampler's of the last one, and the scorer's. */

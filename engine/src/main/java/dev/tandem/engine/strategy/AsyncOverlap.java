@@ -224,8 +224,8 @@ public final class AsyncOverlap implements Policy {
         long tokens = 0;
         long context = hostContext;
         int rows = hostTokens;
-        int gpuBlocks = draft.freeGpu() - draft.gpuSequences();
-        int blocks = draft.freeHost() - hostTokens;
+        int gpuBlocks = draft.freeGpu() - draft.nextBlocks(draft.gpuSequences());
+        int blocks = draft.freeHost() - draft.nextBlocks(hostTokens);
         int freeSequences = budget.maxSequences() - draft.gpuSequences() - hostTokens;
         for (Sequence sequence : draft.state().waiting().view()) {
             int gpuBlocksNeeded = draft.missingOnGpu(sequence);

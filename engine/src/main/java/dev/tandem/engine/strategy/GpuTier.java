@@ -111,6 +111,7 @@ final class GpuTier {
      * number of tokens that all are forecast to hold. A sequence alone on the GPU needs no reserve.
      */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
-        return draft.gpuHasRoomFor(sequence, draft.gpuSequences()) && draft.roomToGrow(KvTier.GPU, sequence);
+        return draft.gpuHasRoomFor(sequence, draft.nextBlocks(draft.gpuSequences()))
+                && draft.roomToGrow(KvTier.GPU, sequence);
     }
 }

@@ -28,7 +28,8 @@ final class HostTier {
      */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
         int blocks = draft.missingOnHost(sequence);
-        int grow = draft.state().host().size() + draft.state().inFlight().size();
+        int grow = draft.nextBlocks(
+                draft.state().host().size() + draft.state().inFlight().size());
         return draft.fitsHost(sequence) && blocks + grow <= draft.freeHost() && draft.roomToGrow(KvTier.HOST, sequence);
     }
 

@@ -89,7 +89,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         for (Sequence sequence : unfinished) {
             tokens += sequence.remaining();
         }
-        int blocks = draft.freeGpu() - draft.gpuSequences();
+        int blocks = draft.freeGpu() - draft.nextBlocks(draft.gpuSequences());
         int freeSequences = draft.budget().maxSequences() - draft.gpuSequences();
         boolean requestWaits = false;
         for (Sequence sequence : draft.state().waiting().view()) {

@@ -12,7 +12,10 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.SplittableRandom;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
 
 class KvCacheTest {
     private static Sequence sequence(long key) {
@@ -57,14 +60,28 @@ class KvCacheTest {
                 .isZero();
     }
 
-    /** Host blocks of 8 tokens, GPU blocks of 4, a window of 21 and chunks of 10. */
-    @Test
-    void randomOperationsWithAWindowConserveBlocks() {
+    static Stream<List<Integer>> windows() {
+        return Stream.of(List.of(21), List.of(0, 21, 21, 21), List.of(0, 0, 9, 9, 9, 9, 0, 0, 21, 21));
+    }
+
+    /** Host blocks of 8 tokens, GPU blocks of 4, and chunks of 10. */
+    @ParameterizedTest
+    @MethodSource("windows")
+    void randomOperationsWithWindowsConserveBlocks(List<Integer> windows) {
         long seed = 5;
         SplittableRandom random = new SplittableRandom(seed);
-        KvWindow window = new KvWindow(21, 8, 10);
-        KvCache cache =
-                new KvCache(4, 8, 40, 20, PrefillStaging.NONE, PrefixCacheOptions.OFF, 0, window, AttentionSpan.WHOLE);
+        KvLayout layout = KvLayout.of(windows, 8, 10);
+        int groups = layout.groups();
+        KvCache cache = new KvCache(
+                4,
+                8,
+                40 * groups,
+                20 * groups,
+                PrefillStaging.NONE,
+                PrefixCacheOptions.OFF,
+                0,
+                layout,
+                AttentionSpan.WHOLE);
         List<Sequence> live = new ArrayList<>();
         int slid = 0;
         for (int i = 0; i < 20_000; i++) {
@@ -85,12 +102,12 @@ class KvCacheTest {
                         if (cache.grow(sequence, tokens)) {
                             sequence.advance(tokens - sequence.computed());
                             cache.slide(sequence);
-                            slid += sequence.table().first() > 0 ? 1 : 0;
+                            slid += sequence.table().group(groups - 1).first() > 0 ? 1 : 0;
                         }
                     }
                 }
                 assertThat(sequence.table().count())
-                        .isLessThanOrEqualTo(cache.maxHeld(sequence.table().tier(), Integer.MAX_VALUE));
+                        .isLessThanOrEqualTo(cache.maxHeld(sequence.table().tier(), sequence.computed() + 10));
             }
             cache.checkIntegrity(live);
         }
@@ -107,12 +124,12 @@ class KvCacheTest {
         KvCache cache = new KvCache(16, 8, 8);
         Sequence first = sequence(1);
         cache.grow(first, 70);
-        int[] blocks = first.table().view().blocks();
+        int[] blocks = first.table().group(0).view().blocks();
         assertThat(blocks).isEqualTo(new int[] {0, 1, 2, 3, 4});
         cache.release(first);
         Sequence second = sequence(2);
         cache.grow(second, 70);
-        assertThat(second.table().view().blocks()).isEqualTo(blocks);
+        assertThat(second.table().group(0).view().blocks()).isEqualTo(blocks);
     }
 
     @Test

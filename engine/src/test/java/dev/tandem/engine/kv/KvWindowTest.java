@@ -45,7 +45,7 @@ class KvWindowTest {
                         PrefillStaging.NONE,
                         PrefixCacheOptions.OFF,
                         0,
-                        new KvWindow(100, 16, 32),
+                        KvLayout.of(new KvWindow(100, 16, 32)),
                         AttentionSpan.WHOLE))
                 .isInstanceOf(IllegalArgumentException.class)
                 .hasMessageContaining("freed 16 tokens at a time")

@@ -12,10 +12,10 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
-import java.util.Optional;
 import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -36,13 +36,21 @@ class PrefixCacheTest {
     }
 
     private static KvCache cache(int blocks, long hashMask, long maxShared) {
-        return cache(blocks, hashMask, maxShared, KvWindow.NONE);
+        return cache(blocks, hashMask, maxShared, KvLayout.of(KvWindow.NONE));
     }
 
-    private static KvCache cache(int blocks, long hashMask, long maxShared, KvWindow window) {
+    private static KvCache cache(int blocks, long hashMask, long maxShared, KvLayout layout) {
         PrefixCacheOptions options = new PrefixCacheOptions(true, 1, hashMask).withEvents(true);
         return new KvCache(
-                BLOCK, HOST_BLOCK, blocks, 20, PrefillStaging.NONE, options, maxShared, window, AttentionSpan.WHOLE);
+                BLOCK,
+                HOST_BLOCK,
+                blocks * layout.groups(),
+                20 * layout.groups(),
+                PrefillStaging.NONE,
+                options,
+                maxShared,
+                layout,
+                AttentionSpan.WHOLE);
     }
 
     private Sequence sequence(PrefixCaching caching, int... prompt) {
@@ -66,8 +74,9 @@ class PrefixCacheTest {
 
     private PrefixUse sharing(Sequence sequence, KvTier tier) {
         int[] hit = cache.hit(sequence, tier);
-        int tokens = hit.length * cache.blockTokens(tier);
-        return PrefixUse.sharing(tier, hit, cache.firstHeld(tier, tokens), hit.length, tokens);
+        int blocks = hit.length / cache.layout().groups();
+        int tokens = blocks * cache.blockTokens(tier);
+        return PrefixUse.sharing(tier, hit, cache.firstHeld(tier, tokens), blocks, tokens);
     }
 
     private Sequence start(Sequence sequence) {
@@ -82,17 +91,19 @@ class PrefixCacheTest {
     }
 
     /** Moves a sequence; whole host blocks of it that the tier has are shared. */
-    private Optional<Swap> move(Sequence sequence, KvTier tier) {
+    private List<Swap> move(Sequence sequence, KvTier tier) {
         int[] hit = cache.hit(sequence, tier);
-        int shared = tier == KvTier.HOST ? hit.length : hit.length / 2 * 2;
-        int first = cache.firstHeld(tier, sequence.computed());
-        PrefixUse use = shared > first
+        int blocks = hit.length / cache.layout().groups();
+        int shared = tier == KvTier.HOST ? blocks : blocks / 2 * 2;
+        int[] first = cache.firstHeld(tier, sequence.computed());
+        PrefixUse use = shared > first[first.length - 1]
                 ? PrefixUse.sharing(tier, hit, first, shared, shared * cache.blockTokens(tier))
                 : PrefixUse.nothing(tier);
         if (sequence.table().tier() == tier
                 || sequence.computed() == 0
-                || cache.blocksFor(tier, sequence.computed()) > cache.pool(tier).free()) {
-            return Optional.empty();
+                || cache.blocksFor(tier, sequence.computed()) * first.length
+                        > cache.pool(tier).free()) {
+            return List.of();
         }
         cache.claim(sequence, use);
         return cache.move(sequence, use);
@@ -157,8 +168,8 @@ class PrefixCacheTest {
         Sequence second = start(waiting(tokens(0, 10)));
         compute(first);
         compute(second);
-        assertThat(Arrays.copyOf(second.table().view().blocks(), 2))
-                .isEqualTo(Arrays.copyOf(first.table().view().blocks(), 2));
+        assertThat(Arrays.copyOf(second.table().group(0).view().blocks(), 2))
+                .isEqualTo(Arrays.copyOf(first.table().group(0).view().blocks(), 2));
         assertThat(used()).isEqualTo(4);
         cache.checkIntegrity(List.of(first, second));
         cache.release(first);
@@ -264,21 +275,21 @@ class PrefixCacheTest {
     void aMoveCopiesOnlyWhatTheHostLacks() {
         Sequence other = compute(start(waiting(tokens(0, 17)), KvTier.HOST));
         Sequence sequence = computed(tokens(0, 29));
-        Swap swap = move(sequence, KvTier.HOST).orElseThrow();
+        Swap swap = move(sequence, KvTier.HOST).getFirst();
         assertThat(swap.tokens()).isEqualTo(13);
         assertThat(swap.fromBlocks()).hasSize(4);
         assertThat(swap.toBlocks()).hasSize(2);
-        assertThat(Arrays.copyOf(sequence.table().view().blocks(), 2))
-                .isEqualTo(Arrays.copyOf(other.table().view().blocks(), 2));
+        assertThat(Arrays.copyOf(sequence.table().group(0).view().blocks(), 2))
+                .isEqualTo(Arrays.copyOf(other.table().group(0).view().blocks(), 2));
         cache.checkIntegrity(List.of(other, sequence));
     }
 
     @Test
     void whatASwapLeavesBehindIsHit() {
         Sequence sequence = computed(tokens(0, 19));
-        move(sequence, KvTier.HOST).orElseThrow();
+        assertThat(move(sequence, KvTier.HOST)).hasSize(1);
         assertThat(hit(waiting(tokens(0, 19)))).hasSize(4);
-        Swap back = move(sequence, KvTier.GPU).orElseThrow();
+        Swap back = move(sequence, KvTier.GPU).getFirst();
         assertThat(back.tokens()).as("only the tail comes back").isEqualTo(3);
         assertThat(used()).isEqualTo(5);
         cache.checkIntegrity(List.of(sequence));
@@ -452,6 +463,42 @@ class PrefixCacheTest {
         assertThat(cache.prefixCacheUse().hits()).isPositive();
     }
 
+    /** A prefix that is hit again and again outlives others, although its first blocks are behind the window. */
+    @ParameterizedTest
+    @CsvSource({"9", "0 9"})
+    void aHitKeepsWhatLiesBehindItsWindow(String windows) {
+        cache = cache(30, -1, Long.MAX_VALUE, layout(windows));
+        int[] prefix = tokens(0, 40);
+        for (int i = 0; i < 20; i++) {
+            finish(Arrays.copyOf(prefix, 41 + i));
+            finish(tokens(100 * i + 100, 100 * i + 130));
+            assertThat(hit(waiting(Arrays.copyOf(prefix, 42))).length
+                            / cache.layout().groups())
+                    .as("blocks that are hit after %d other prompts", i + 1)
+                    .isEqualTo(10);
+        }
+        assertThat(cache.prefixCacheUse().gpu().evictions()).isPositive();
+    }
+
+    /** Computes a prompt and ends. */
+    private void finish(int... prompt) {
+        Sequence sequence = start(waiting(prompt));
+        while (sequence.remaining() > 0) {
+            assertThat(cache.grow(sequence, sequence.length())).isTrue();
+            sequence.advance(Math.min(12, sequence.remaining()));
+            cache.register(sequence, sequence.computed());
+            cache.slide(sequence);
+        }
+        cache.release(sequence);
+        cache.checkIntegrity(List.of());
+    }
+
+    private static KvLayout layout(String windows) {
+        List<Integer> ofLayers =
+                Stream.of(windows.split(" ")).map(Integer::valueOf).toList();
+        return KvLayout.of(ofLayers, HOST_BLOCK, 12);
+    }
+
     /**
      * Random operations against a naive map: what each token slot of each block holds, as a hash of the salt and of all
      * tokens up to there. {@code -Dtandem.cache.operations} sets their number.
@@ -463,11 +510,12 @@ class PrefixCacheTest {
         "-1, 6, 0",
         "0, 20, 0",
         "-1, 9223372036854775807, 21",
-        "15, 20, 9"
+        "15, 20, 9",
+        "-1, 9223372036854775807, 0 9",
+        "15, 50, 0 21 21 21"
     })
-    void randomOperationsKeepAllInvariants(long hashMask, long maxShared, int window) {
-        KvWindow held = window == 0 ? KvWindow.NONE : new KvWindow(window, HOST_BLOCK, 12);
-        new RandomOperations(7 + hashMask + maxShared, hashMask, maxShared, held).run();
+    void randomOperationsKeepAllInvariants(long hashMask, long maxShared, String windows) {
+        new RandomOperations(7 + hashMask + maxShared, hashMask, maxShared, layout(windows)).run();
     }
 
     private final class RandomOperations {
@@ -475,22 +523,24 @@ class PrefixCacheTest {
         final SplittableRandom random;
         final long maxShared;
         /** [tier][slot] what the token slots hold. */
-        final long[][] contents = {new long[30 * BLOCK], new long[20 * HOST_BLOCK]};
+        final long[][] contents;
 
         final List<Sequence> live = new ArrayList<>();
         final List<Sequence> waiting = new ArrayList<>();
         final KvEventFollower follower = new KvEventFollower();
 
-        final KvWindow window;
+        final KvLayout layout;
         /** How often a sequence held no first block. */
         int slid;
 
-        RandomOperations(long seed, long hashMask, long maxShared, KvWindow window) {
-            this.window = window;
+        RandomOperations(long seed, long hashMask, long maxShared, KvLayout layout) {
+            this.layout = layout;
+            this.contents =
+                    new long[][] {new long[30 * BLOCK * layout.groups()], new long[20 * HOST_BLOCK * layout.groups()]};
             this.seed = seed;
             this.random = new SplittableRandom(seed);
             this.maxShared = maxShared;
-            cache = cache(30, hashMask, maxShared, window);
+            cache = cache(30, hashMask, maxShared, layout);
         }
 
         void run() {
@@ -515,7 +565,7 @@ class PrefixCacheTest {
                         if (!live.isEmpty()) {
                             Sequence sequence = live.get(random.nextInt(live.size()));
                             move(sequence, random.nextBoolean() ? KvTier.GPU : KvTier.HOST)
-                                    .ifPresent(this::copy);
+                                    .forEach(this::copy);
                             cache.register(sequence, sequence.computed());
                         }
                     }
@@ -546,8 +596,8 @@ class PrefixCacheTest {
                     .allMatch(count -> count > 0);
             assertThat(List.of(use.copiedHits(), use.demotions()))
                     .as("seed %d: prefixes copied between the tiers, unless there is a window", seed)
-                    .allMatch(count -> count > 0 != window.slides());
-            assertThat(slid > 0).as("seed %d", seed).isEqualTo(window.slides());
+                    .allMatch(count -> count > 0 != layout.slides());
+            assertThat(slid > 0).as("seed %d", seed).isEqualTo(layout.slides());
         }
 
         /** Whoever follows the events knows what both trees hold, after each operation. */
@@ -603,19 +653,21 @@ class PrefixCacheTest {
             PrefixUse use = sharing(sequence, tier);
             if (tier == KvTier.GPU && cache.pool(tier).shared() + use.listed() > maxShared) {
                 use = PrefixUse.nothing(tier);
-            } else if (random.nextBoolean() && !window.slides()) {
+            } else if (random.nextBoolean() && !layout.slides()) {
                 use = copying(sequence, use);
             }
             assertThat(use.tokens()).as("seed %d", seed).isLessThan(sequence.length());
             assertThat(use.tokens() == 0 || sequence.request().caching().enabled())
                     .as("seed %d", seed)
                     .isTrue();
-            int needed = cache.blocksFor(tier, use.tokens()) - use.shared();
+            int needed = (cache.blocksFor(tier, use.tokens()) - use.shared()) * layout.groups();
             cache.claim(sequence, use);
             if (needed > cache.pool(tier).free()) { // a draft would not have started it
                 cache.endCopy(sequence, use);
-                for (int i = use.shared() - 1; i >= use.first(); i--) {
-                    cache.pool(tier).give(use.found()[i], sequence.key());
+                for (int group = 0; group < use.first().length; group++) {
+                    for (int i = use.shared() - 1; i >= use.first()[group]; i--) {
+                        cache.pool(tier).give(use.block(group, i), sequence.key());
+                    }
                 }
                 return;
             }
@@ -668,37 +720,54 @@ class PrefixCacheTest {
                     if (sequence.remaining() == 0) {
                         sequence.append(random.nextInt(100) == 0 ? 1 : 0, 0);
                     }
-                    int rows = 1 + random.nextInt(Math.min(sequence.remaining(), window.slides() ? 12 : 60));
+                    int rows = 1 + random.nextInt(Math.min(sequence.remaining(), layout.slides() ? 12 : 60));
                     if (sequence.length() < 60 && cache.grow(sequence, sequence.length())) {
                         int before = sequence.computed();
                         sequence.advance(rows);
                         for (int at = before; at < sequence.computed(); at++) {
-                            contents[sequence.table().tier().ordinal()][slot(sequence, at)] = content(sequence, at);
+                            write(sequence, at);
                         }
-                        boolean async = window.slides() && random.nextInt(3) == 0;
+                        boolean async = layout.slides() && random.nextInt(3) == 0;
                         if (async) { // the result of the step is known after its submit
                             cache.slide(sequence);
                         }
                         cache.register(sequence, sequence.computed());
                         cache.slide(sequence);
-                        slid += sequence.table().first() > 0 ? 1 : 0;
+                        slid += sequence.table().group(layout.groups() - 1).first() > 0 ? 1 : 0;
                     }
                 }
             }
         }
 
-        int slot(Sequence sequence, int at) {
-            int each = cache.blockTokens(sequence.table().tier());
-            return sequence.table().block(at / each) * each + at % each;
+        void write(Sequence sequence, int at) {
+            for (int group = 0; group < layout.groups(); group++) {
+                contents[sequence.table().tier().ordinal()][slot(sequence, group, at)] = content(sequence, group, at);
+            }
         }
 
-        long content(Sequence sequence, int at) {
-            return 31L * sequence.request().caching().salt().hashCode() + Arrays.hashCode(sequence.tokens(0, at + 1));
+        int slot(Sequence sequence, int group, int at) {
+            int each = cache.blockTokens(sequence.table().tier());
+            return sequence.table().group(group).block(at / each) * each + at % each;
+        }
+
+        long content(Sequence sequence, int group, int at) {
+            return group
+                    + 31L * sequence.request().caching().salt().hashCode()
+                    + Arrays.hashCode(sequence.tokens(0, at + 1));
         }
 
         void checkContents(Sequence sequence) {
-            for (int at = window.start(sequence.computed()); at < sequence.computed(); at++) {
-                if (contents[sequence.table().tier().ordinal()][slot(sequence, at)] != content(sequence, at)) {
+            for (KvLayout.Kind kind : layout.kinds()) {
+                for (int group = kind.first(); group < kind.end(); group++) {
+                    checkContents(sequence, group, kind.window().start(sequence.computed()));
+                }
+            }
+        }
+
+        private void checkContents(Sequence sequence, int group, int from) {
+            for (int at = from; at < sequence.computed(); at++) {
+                if (contents[sequence.table().tier().ordinal()][slot(sequence, group, at)]
+                        != content(sequence, group, at)) {
                     throw new AssertionError("seed " + seed + ": " + sequence + " reads other KV at " + at + " on "
                             + sequence.table().tier());
                 }

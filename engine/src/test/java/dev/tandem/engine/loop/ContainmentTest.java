@@ -248,7 +248,7 @@ class ContainmentTest {
                 .forEach(batch -> batch.chunks().stream()
                         .filter(chunk -> chunk.sequence() == key)
                         .forEach(chunk -> {
-                            for (int block : chunk.kv().blocks()) {
+                            for (int block : chunk.kv(0).blocks()) {
                                 blocks.add(block);
                             }
                         }));

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.kv.AttentionSpan;
 import dev.tandem.engine.kv.KvCache;
+import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.KvWindow;
 import dev.tandem.engine.kv.PrefillStaging;
@@ -62,7 +63,8 @@ class RoomToGrowTest {
         KvWindow window = new KvWindow(8, 4, 128);
         AttentionSpan span = new AttentionSpan(List.of(window.tokens()));
         Scene sliding = new Scene(
-                new KvCache(4, 4, 12, 50, PrefillStaging.NONE, PrefixCacheOptions.OFF, 0, window, span), BUDGET);
+                new KvCache(4, 4, 12, 50, PrefillStaging.NONE, PrefixCacheOptions.OFF, 0, KvLayout.of(window), span),
+                BUDGET);
         sliding.gpu(20);
         Sequence host = sliding.host(100);
         sliding.state.live().forEach(sliding.committer::slide);

@@ -372,10 +372,10 @@ public enum Strategy {
      */
     public void check(ExecutorLimits limits, int contextTokens) {
         int needed = limits.maxHeld(KvTier.HOST, contextTokens);
-        if (allHost && needed > limits.hostBlocks()) {
+        if (allHost && needed > limits.pages(KvTier.HOST)) {
             throw new ConfigurationException("--strategy " + flag + " keeps all KV on the host: a sequence of "
                     + contextTokens
-                    + " tokens needs " + needed + " blocks there and the host pool has " + limits.hostBlocks()
+                    + " tokens needs " + needed + " blocks there and the host pool has " + limits.pages(KvTier.HOST)
                     + "; raise --host-kv or lower --max-model-len");
         }
         if (offloads() && limits.hostBlocks() == 0) {

@@ -116,7 +116,7 @@ final class Coverage {
                 .toList();
         List<Integer> gpuBlocks = chunks.stream()
                 .filter(chunk -> chunk.site() == AttentionSite.GPU_FROM_GPU)
-                .flatMap(chunk -> Arrays.stream(chunk.kv().blocks()).boxed())
+                .flatMap(chunk -> Arrays.stream(chunk.kv(0).blocks()).boxed())
                 .toList();
         note(Seen.PREFIX_SHARED, gpuBlocks.stream().distinct().count() < gpuBlocks.size());
         boolean out = plan.swaps().stream().anyMatch(swap -> swap.to() == KvTier.HOST);

@@ -47,6 +47,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.SplittableRandom;
+import java.util.stream.IntStream;
 import java.util.stream.LongStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterAll;
@@ -322,17 +323,21 @@ class StrategyPropertyTest {
             SplittableRandom windows = new SplittableRandom(seed + 71);
             int window = windows.nextInt(3) == 0 ? 1 + windows.nextInt(30) : 0;
             KvWindow held = window == 0 ? KvWindow.NONE : new KvWindow(window, hostBlock, budget.maxBatchTokens());
-            int max = Math.min(context, held.maxHeld());
+            // in half of these, some layers have no window
+            boolean mixed = window > 0 && windows.nextBoolean();
+            int max = mixed ? context : Math.min(context, held.maxHeld());
             gpu -= (context + 3) / 4 - (max + 3) / 4;
             host -= strategy.allHost() ? (context + 3) / 4 - (max + 3) / 4 : 0;
+            int layers = 2 + random.nextInt(3);
             executor = new ContentExecutor(
-                    2 + random.nextInt(3),
+                    IntStream.range(0, layers)
+                            .mapToObj(layer -> mixed && layer == 1 ? 0 : window)
+                            .toList(),
                     gpu,
                     hostBlock,
                     host,
                     budget.maxBatchTokens(),
                     context,
-                    window,
                     recorded == null ? readiness : recorded);
             // half of the runs share prefixes, some with hashes that collide often
             prefixes = new SplittableRandom(seed + 56);
