@@ -236,16 +236,18 @@ final class ServeCommand implements Callable<Integer> {
         if (serving.needsKey() && !listen.hasKeyOfEnvironment()) {
             System.out.println("export TANDEM_API_KEY=...  # a key of this server");
         }
+        boolean chats = serving.assembly().template().isPresent();
+        String question = chats
+                ? "\"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of France?\"}]"
+                : "\"prompt\": \"The capital of France is\"";
         System.out.println("curl " + address(reachable(listen.host), port)
-                + "/v1/chat/completions -H 'Content-Type: application/json'"
+                + (chats ? "/v1/chat/completions" : "/v1/completions") + " -H 'Content-Type: application/json'"
                 + (serving.needsKey() ? " -H \"Authorization: Bearer $TANDEM_API_KEY\"" : "")
                 + http.curlCertificate()
                         .map(file -> " --cacert '" + shellQuoted(file) + "'")
                         .orElse("")
                 + " -d '"
-                + shellQuoted("{\"model\": " + jsonString(serving.name())
-                        + ", \"temperature\": 0, \"messages\": [{\"role\": \"user\","
-                        + " \"content\": \"What is the capital of France?\"}]}")
+                + shellQuoted("{\"model\": " + jsonString(serving.name()) + ", \"temperature\": 0, " + question + "}")
                 + "'");
         System.out.println();
         System.out.flush();

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -45,13 +46,27 @@ class ServeStartTest {
                             && line.indexOf(' ', line.indexOf("  ")) > 0
                             && line.charAt(9) == ' '
                             && line.charAt(10) != ' ');
-            ProcessBuilder shell = new ProcessBuilder("bash", "-c", server.curl + " -s -w '%{http_code}'");
-            shell.environment().put("TANDEM_API_KEY", KEY);
-            Process curl = shell.start();
-            String answer = new String(curl.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-            assertThat(curl.waitFor()).as(answer).isZero();
-            assertThat(answer).contains("choices").endsWith("200");
+            assertAnswered(server.curl);
         }
+    }
+
+    /** Base models have none, and a chat request would be refused. */
+    @Test
+    void thePrintedCurlLineWorksWithoutAChatTemplate() throws IOException, InterruptedException {
+        Path model = DummyModel.write(folder.resolve("base"));
+        Files.delete(model.resolve("tokenizer_config.json"));
+        try (TestServer server = new TestServer(model.toString(), "--load-format", "dummy", "--device", "cpu")) {
+            assertAnswered(server.curl);
+        }
+    }
+
+    private static void assertAnswered(String line) throws IOException, InterruptedException {
+        ProcessBuilder shell = new ProcessBuilder("bash", "-c", line + " -s -w '%{http_code}'");
+        shell.environment().put("TANDEM_API_KEY", KEY);
+        Process curl = shell.start();
+        String answer = new String(curl.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        assertThat(curl.waitFor()).as(answer).isZero();
+        assertThat(answer).contains("choices").endsWith("200");
     }
 
     @ParameterizedTest

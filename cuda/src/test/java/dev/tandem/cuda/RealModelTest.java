@@ -44,10 +44,11 @@ class RealModelTest {
 
     private static final Budget BUDGET = new Budget(2_048, 16, 2_048);
     /**
-     * Max difference of log-probability between the two tokens where the GPU leaves the FP32 reference. BF16 rounds
-     * each product's inputs; the random models of {@link CudaModelTest} are allowed 0.4.
+     * Max difference of log-probability between the two tokens where the GPU leaves the FP32 reference, as for the
+     * random models of {@link CudaModelTest}. Token 8 of Gemma's golden is 0.16 ahead of the next in FP32. On the CPU,
+     * KV in BF16 alone puts it 0.05 behind.
      */
-    private static final double NEAR_TIE = 0.2;
+    private static final double NEAR_TIE = 0.4;
 
     private record Golden(String name, int[] prompt, List<Integer> greedy) {}
 

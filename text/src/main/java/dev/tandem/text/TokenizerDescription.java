@@ -40,8 +40,10 @@ public record TokenizerDescription(
      */
     private static final long MAX_SPLIT_CHARACTERS = 1 << 30;
 
+    private static final int UNKNOWN = 2;
     private static final int CONTROL = 3;
     private static final int USER_DEFINED = 4;
+    private static final int BYTE = 6;
     private static final String CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|";
     private static final String REST = " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
     private static final String LLAMA3 = CONTRACTIONS + "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" + REST;
@@ -236,38 +238,62 @@ public record TokenizerDescription(
         }
         json.writeEndObject();
         json.writeArrayPropertyStart("merges");
-        for (String merge : kind.equals("llama") ? mergesFromScores() : merges) {
-            int blank = merge.indexOf(' ', 1);
+        for (Merge merge : kind.equals("llama") ? mergesFromScores() : byteLevelMerges()) {
             json.writeStartArray();
-            json.writeString(merge.substring(0, blank));
-            json.writeString(merge.substring(blank + 1));
+            json.writeString(merge.left());
+            json.writeString(merge.right());
             json.writeEndArray();
         }
         json.writeEndArray();
         json.writeEndObject();
     }
 
+    /** The two tokens of a merge; those of SentencePiece may hold spaces. */
+    private record Merge(String left, String right) {}
+
+    /** Each merge is a line with two tokens; in byte-level tokens a space is Ġ. */
+    private List<Merge> byteLevelMerges() {
+        return merges.stream()
+                .map(merge -> {
+                    int blank = merge.indexOf(' ', 1);
+                    return new Merge(merge.substring(0, blank), merge.substring(blank + 1));
+                })
+                .toList();
+    }
+
     /** SentencePiece stores no merges: each split of a piece into two other pieces is one, best score first. */
-    private List<String> mergesFromScores() {
+    private List<Merge> mergesFromScores() {
         Map<String, Integer> ids = new HashMap<>();
         for (int id = 0; id < tokens.size(); id++) {
-            ids.put(tokens.get(id), id);
+            if (isMerged(id)) {
+                ids.put(tokens.get(id), id);
+            }
         }
-        record Merge(String left, String right, float score, int leftId, int rightId) {}
-        List<Merge> found = new ArrayList<>();
-        for (int id = 0; id < tokens.size(); id++) {
-            String piece = tokens.get(id);
+        record Candidate(int left, int right, float score) {}
+        List<Candidate> found = new ArrayList<>();
+        ids.forEach((piece, id) -> {
             for (int cut = 1; cut < piece.length(); cut++) {
                 Integer left = ids.get(piece.substring(0, cut));
                 Integer right = ids.get(piece.substring(cut));
                 if (left != null && right != null) {
-                    found.add(new Merge(tokens.get(left), tokens.get(right), scores[id], left, right));
+                    found.add(new Candidate(left, right, scores[id]));
                 }
             }
-        }
-        found.sort(Comparator.comparingDouble((Merge merge) -> -merge.score())
-                .thenComparingInt(Merge::leftId)
-                .thenComparingInt(Merge::rightId));
-        return found.stream().map(merge -> merge.left() + " " + merge.right()).toList();
+        });
+        found.sort(Comparator.comparingDouble((Candidate merge) -> -merge.score())
+                .thenComparingInt(Candidate::left)
+                .thenComparingInt(Candidate::right));
+        return found.stream()
+                .map(merge -> new Merge(tokens.get(merge.left()), tokens.get(merge.right())))
+                .toList();
+    }
+
+    /** Whether pieces of the text are merged into it; the others are found as a whole, or stand for a byte. */
+    private boolean isMerged(int id) {
+        return types.length == 0
+                || switch (types[id]) {
+                    case UNKNOWN, CONTROL, USER_DEFINED, BYTE -> false;
+                    default -> true;
+                };
     }
 }
