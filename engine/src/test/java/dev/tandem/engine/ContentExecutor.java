@@ -9,6 +9,7 @@ import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.kv.PrefillStaging;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.sampling.Choice;
+import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.Admission;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
@@ -84,6 +85,8 @@ public final class ContentExecutor implements Executor {
     public final List<StepResult> history = new ArrayList<>();
     /** Whether the next plan may be submitted before the result of a plan that uses only GPU blocks. */
     public boolean allowsAsyncScheduling;
+    /** Whether matchers of grammars follow the outputs; they must allow every token of {@link #token}. */
+    public boolean followsGrammars;
     /** Called for each plan while it is computed; it may advance the clock. */
     public Consumer<StepPlan> computing = plan -> {};
 
@@ -188,7 +191,12 @@ public final class ContentExecutor implements Executor {
         return allowsAsyncScheduling
                 && last.resume().isEmpty()
                 && last.swaps().isEmpty()
-                && chunks(last).allMatch(chunk -> chunk.site() == AttentionSite.GPU_FROM_GPU);
+                && chunks(last).allMatch(chunk -> chunk.site() == AttentionSite.GPU_FROM_GPU)
+                // a grammar's next bitmask depends on the token that is sampled
+                && !(followsGrammars
+                        && chunks(last)
+                                .flatMap(chunk -> chunk.sampler().stream())
+                                .anyMatch(sampler -> sampler.matcher().isPresent()));
     }
 
     private static Stream<Chunk> chunks(StepPlan plan) {
@@ -228,7 +236,9 @@ public final class ContentExecutor implements Executor {
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
                 if (chunk.sampler().isPresent() && !failing.test(chunk.sequence())) {
-                    sampled.add(sample(chunk.sequence(), chunk.start() + chunk.rows() - 1, chunk.site()));
+                    int last = chunk.start() + chunk.rows() - 1;
+                    TokenSampler sampler = chunk.sampler().orElseThrow();
+                    sampled.add(sample(sampler, chunk.sequence(), last, chunk.site()));
                 }
             }
         }
@@ -256,8 +266,10 @@ public final class ContentExecutor implements Executor {
                 "sequence " + sequence + " has token " + token + " at " + position);
     }
 
-    private static Sampled sample(long sequence, int position, AttentionSite site) {
-        return new Sampled(sequence, new Choice(token(sequence, position), Optional.empty()), site);
+    private Sampled sample(TokenSampler sampler, long sequence, int position, AttentionSite site) {
+        int token = token(sequence, position);
+        Choice choice = followsGrammars ? sampler.chosen(token, Optional.empty()) : new Choice(token, Optional.empty());
+        return new Sampled(sequence, choice, site);
     }
 
     private void enter(long step, InFlightToken inFlightToken) {
@@ -300,7 +312,8 @@ public final class ContentExecutor implements Executor {
             read(KvTier.HOST, layer, inFlightToken.admission.kv(), key, position, position);
             inFlightToken.layer++;
             if (inFlightToken.layer == limits.layers()) {
-                sampled.add(sample(key, position, AttentionSite.CPU_FROM_HOST));
+                TokenSampler sampler = inFlightToken.admission.sampler();
+                sampled.add(sample(sampler, key, position, AttentionSite.CPU_FROM_HOST));
             } else {
                 enter(plan.step(), inFlightToken);
             }

@@ -107,6 +107,7 @@ public final class Llguidance {
     private final MethodHandle cloneMatcher;
     private final MethodHandle freeMatcher;
     private final MethodHandle computeMask;
+    private final MethodHandle validateTokens;
     private final MethodHandle consumeToken;
     private final MethodHandle forcedTokens;
     private final MethodHandle getError;
@@ -121,6 +122,8 @@ public final class Llguidance {
         freeMatcher = link(symbols, "llg_free_matcher", FunctionDescriptor.ofVoid(ADDRESS));
         computeMask = link(
                 symbols, "llg_matcher_compute_mask_into", FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS, JAVA_LONG));
+        validateTokens = link(
+                symbols, "llg_matcher_validate_tokens", FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS, JAVA_LONG));
         consumeToken = link(symbols, "llg_matcher_consume_token", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT));
         forcedTokens = link(
                 symbols, "llg_matcher_compute_ff_tokens", FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS, JAVA_LONG));
@@ -287,6 +290,20 @@ public final class Llguidance {
             return (int) computeMask.invokeExact(matcher, bitmask, bitmask.byteSize()) == 0;
         } catch (Throwable e) {
             throw failed("llg_matcher_compute_mask_into", e);
+        }
+    }
+
+    /**
+     * Whether the text may go on with a token's bytes; the matcher stays where it is. It is false for some tokens that
+     * the bitmask has: special ones, and ends where the grammar allows nothing else.
+     *
+     * @param token of the vocabulary; any other fails the matcher
+     */
+    boolean validateToken(MemorySegment matcher, int token) {
+        try (Arena arena = Arena.ofConfined()) {
+            return (int) validateTokens.invokeExact(matcher, arena.allocateFrom(JAVA_INT, token), 1L) == 1;
+        } catch (Throwable e) {
+            throw failed("llg_matcher_validate_tokens", e);
         }
     }
 

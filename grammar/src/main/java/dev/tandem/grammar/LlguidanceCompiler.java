@@ -52,7 +52,7 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
     private final Arena upcalls = Arena.ofShared();
 
     private final MemorySegment tokenizer;
-    private final int words;
+    private final int vocabularySize;
     private final Set<Integer> ends;
     private final ExecutorService threads;
     private final int compilations;
@@ -84,7 +84,7 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
                 ends.stream().mapToInt(Integer::intValue).sorted().toArray(),
                 new ByteTokenizer(source),
                 upcalls);
-        this.words = GrammarMatcher.words(tokens.length);
+        this.vocabularySize = tokens.length;
         this.ends = Set.copyOf(ends);
         this.limit = limit;
         int cores = Runtime.getRuntime().availableProcessors();
@@ -124,7 +124,7 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
             }
             CompletableFuture<MemorySegment> start = new CompletableFuture<>();
             thread("tandem-grammar-compile-").start(() -> compile(source, start));
-            return new LlguidanceGrammar(library, await(start), words, ends, threads);
+            return new LlguidanceGrammar(library, await(start), vocabularySize, ends, threads);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw RequestException.of(RequestException.Category.UNAVAILABLE, "the server is shutting down");
@@ -134,7 +134,7 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
     /** Completes the future with a matcher at its start, whose first bitmask has been computed as a check. */
     private void compile(GrammarSource source, CompletableFuture<MemorySegment> result) {
         try {
-            MemorySegment start = library.newMatcher(tokenizer, source, words);
+            MemorySegment start = library.newMatcher(tokenizer, source, GrammarMatcher.words(vocabularySize));
             if (!result.complete(start)) {
                 library.freeMatcher(start); // too late
             }

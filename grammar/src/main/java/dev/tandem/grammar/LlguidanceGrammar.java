@@ -11,16 +11,16 @@ import java.util.concurrent.Executor;
  */
 final class LlguidanceGrammar implements GrammarCompiler.Compiled {
     private final Llguidance library;
-    private final int words;
+    private final int vocabulary;
     private final Set<Integer> ends;
     private final Executor threads;
     /** NULL once closed. */
     private MemorySegment start;
 
-    LlguidanceGrammar(Llguidance library, MemorySegment start, int words, Set<Integer> ends, Executor threads) {
+    LlguidanceGrammar(Llguidance library, MemorySegment start, int vocabulary, Set<Integer> ends, Executor threads) {
         this.library = library;
         this.start = start;
-        this.words = words;
+        this.vocabulary = vocabulary;
         this.ends = ends;
         this.threads = threads;
     }
@@ -30,7 +30,7 @@ final class LlguidanceGrammar implements GrammarCompiler.Compiled {
         if (start.equals(MemorySegment.NULL)) {
             throw new IllegalStateException("the grammar is closed; it makes no further matchers");
         }
-        return new LlguidanceMatcher(library, library.cloneMatcher(start), words, ends, threads);
+        return new LlguidanceMatcher(library, library.cloneMatcher(start), vocabulary, ends, threads);
     }
 
     @Override

@@ -297,6 +297,49 @@ class LlguidanceTest {
                 .hasMessageContaining("none of the triggers");
     }
 
+    /** Each token is asked of a matcher of its own, which has no bitmask. */
+    @Test
+    void aTokenIsAllowedIfTheBitmaskHasIt() {
+        Map<String, Integer> special = Map.of("[CALLS]", Vocabularies.MARKER, "</think>", Vocabularies.OTHER_MARKER);
+        List<GrammarSource> sources = List.of(
+                GrammarSource.jsonObject(Whitespace.ANY),
+                schema("{\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"integer\"}}, "
+                        + "\"required\": [\"name\"], \"additionalProperties\": false}"),
+                GrammarSource.regex("[a-c]{2,5}-(nam|name|é)*[0-9]"),
+                GrammarSource.choice(List.of("true", "trust", "no")),
+                GrammarSource.tagList(
+                        List.of(new GrammarSource.Tag("[CALLS]f", JSON.readTree("{\"enum\": [1, 2]}"), "")),
+                        new GrammarSource.Row("", "", "", true),
+                        Optional.of(new GrammarSource.Lead("", "</think>")),
+                        special));
+        int[] bitmask = new int[GrammarMatcher.words(Vocabularies.BYTES.size() + 99)];
+        for (GrammarSource source : sources) {
+            try (GrammarCompiler.Compiled grammar = compiler.compile(source)) {
+                for (int output = 0; output < 1; output++) {
+                    List<GrammarMatcher> matchers = IntStream.range(0, Vocabularies.BYTES.size() + 40)
+                            .mapToObj(token -> grammar.matcher())
+                            .toList();
+                    int chosen = 0;
+                    for (int length = 0;
+                            length < 12 && chosen != Vocabularies.END && chosen != Vocabularies.OTHER_END;
+                            length++) {
+                        matchers.getFirst().fillBitmask(bitmask);
+                        for (int token = 1; token < matchers.size(); token++) {
+                            assertThat(matchers.get(token).allows(token))
+                                    .as("token %d at %d of %s, seed %d", token, length, source.text(), seed)
+                                    .isEqualTo(Vocabularies.isAllowed(bitmask, token));
+                        }
+                        chosen = Vocabularies.draw(bitmask, random);
+                        for (GrammarMatcher matcher : matchers) {
+                            matcher.accept(chosen);
+                        }
+                    }
+                    matchers.forEach(GrammarMatcher::close);
+                }
+            }
+        }
+    }
+
     private boolean accepts(GrammarSource source, String text) {
         try (GrammarCompiler.Compiled grammar = compiler.compile(source)) {
             return Vocabularies.accepts(grammar, text);

@@ -87,8 +87,7 @@ final class Vocabularies {
         try {
             for (int i = 0; i < max; i++) {
                 matcher.fillBitmask(bitmask);
-                int[] allowed = BitSet.valueOf(longs(bitmask)).stream().toArray();
-                int token = allowed[random.nextInt(allowed.length)];
+                int token = draw(bitmask, random);
                 matcher.accept(token);
                 if (token == END || token == OTHER_END) {
                     return text.toString(StandardCharsets.UTF_8);
@@ -99,6 +98,12 @@ final class Vocabularies {
         } finally {
             matcher.close();
         }
+    }
+
+    /** A random token that the bitmask allows. */
+    static int draw(int[] bitmask, SplittableRandom random) {
+        int[] allowed = BitSet.valueOf(longs(bitmask)).stream().toArray();
+        return allowed[random.nextInt(allowed.length)];
     }
 
     /** Whether the text, in tokens that the bitmasks allow, and then both end tokens are allowed. */

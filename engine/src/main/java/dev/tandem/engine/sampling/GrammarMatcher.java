@@ -5,14 +5,22 @@ package dev.tandem.engine.sampling;
  *
  * <p>A matcher that fails does so for its own request alone: it allows every token, and {@link #accept} then throws.
  *
- * <p>Owned by: the sampler of one sequence. A matcher may compute its next bitmask on a thread of its own; its methods
- * wait for that.
+ * <p>Owned by: the sampler of one sequence. A matcher may work on threads of its own; its methods wait for that.
  */
 public interface GrammarMatcher {
     /** Words of 32 bits that hold one bit per token. */
     static int words(int vocabulary) {
         return (vocabulary + 31) / 32;
     }
+
+    /**
+     * Whether a token may come next; what its bit of the bitmask says. Where the answer is yes, this is much cheaper
+     * than the bitmask.
+     */
+    boolean allows(int token);
+
+    /** Lets a thread compute the next bitmask, for a caller that needs it later and has other work until then. */
+    default void prepareBitmask() {}
 
     /**
      * Writes which tokens may come next.

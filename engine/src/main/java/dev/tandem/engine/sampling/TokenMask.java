@@ -67,6 +67,23 @@ public final class TokenMask implements Grammar {
         }
 
         @Override
+        public boolean allows(int token) {
+            return (closed || isAllowed(token))
+                    && of.map(matcher -> matcher.allows(token)).orElse(true);
+        }
+
+        private boolean isAllowed(int token) {
+            return allowed.map(bits -> bits.get(token)).orElse(true)
+                    && banned.stream()
+                            .noneMatch(sequence -> sequence[sequence.length - 1] == token && endsWithStartOf(sequence));
+        }
+
+        @Override
+        public void prepareBitmask() {
+            of.ifPresent(GrammarMatcher::prepareBitmask);
+        }
+
+        @Override
         public void fillBitmask(int[] bitmask) {
             of.ifPresentOrElse(matcher -> matcher.fillBitmask(bitmask), () -> Arrays.fill(bitmask, -1));
             if (closed) {

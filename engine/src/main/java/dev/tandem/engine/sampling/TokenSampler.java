@@ -126,6 +126,7 @@ public final class TokenSampler {
                 || masked && !maskRoom) {
             return Optional.empty();
         }
+        matcher.ifPresent(GrammarMatcher::prepareBitmask); // while the device computes the logits
         return Optional.of(new Draw(
                 params.temperature(),
                 params.topK(),
@@ -197,13 +198,16 @@ public final class TokenSampler {
      * @return empty where there is a choice, and where log-probabilities are reported, which need the model's logits
      */
     public int[] takeForced() {
-        if (matcher.isEmpty() || params.logprobs() >= 0) {
+        if (matcher.isEmpty()) {
             return NONE;
         }
-        int[] forced = matcher.get().acceptForced();
+        int[] forced = params.logprobs() >= 0 ? NONE : matcher.get().acceptForced();
         for (int token : forced) {
             uniform();
             count(token);
+        }
+        if (!params.greedy()) {
+            matcher.get().prepareBitmask(); // every draw needs it; it is computed while the next step runs
         }
         return forced;
     }
@@ -241,12 +245,9 @@ public final class TokenSampler {
         if (adjusts()) {
             adjustments.apply(logits, offset, vocabulary);
         }
-        if (matcher.isPresent()) {
-            int[] bitmask = scratch.bitmask(vocabulary);
-            matcher.get().fillBitmask(bitmask);
-            mask(logits, offset, vocabulary, bitmask);
-        }
-        int token = params.greedy() ? argmax(logits, offset, vocabulary) : draw(logits, offset, vocabulary, scratch);
+        int token = params.greedy()
+                ? mostProbable(logits, offset, vocabulary, scratch)
+                : drawAllowed(logits, offset, vocabulary, scratch);
         note(token);
         return new Choice(
                 token,
@@ -254,8 +255,26 @@ public final class TokenSampler {
                         (float) (original[token] - scratch.logSumExp()), r.topTokens(), r.topLogprobs())));
     }
 
-    /** Sets the logits of tokens whose bit is 0 to -infinity. */
-    private static void mask(float[] logits, int offset, int vocabulary, int[] bitmask) {
+    /** The most probable token that the grammar allows: mostly the most probable of all, which needs no bitmask. */
+    private int mostProbable(float[] logits, int offset, int vocabulary, SamplingScratch scratch) {
+        int token = argmax(logits, offset, vocabulary);
+        if (matcher.isEmpty() || matcher.get().allows(token)) {
+            return token;
+        }
+        mask(matcher.get(), logits, offset, vocabulary, scratch);
+        return argmax(logits, offset, vocabulary);
+    }
+
+    private int drawAllowed(float[] logits, int offset, int vocabulary, SamplingScratch scratch) {
+        matcher.ifPresent(m -> mask(m, logits, offset, vocabulary, scratch));
+        return draw(logits, offset, vocabulary, scratch);
+    }
+
+    /** Sets the logits of tokens that the grammar does not allow to -infinity. */
+    private static void mask(
+            GrammarMatcher matcher, float[] logits, int offset, int vocabulary, SamplingScratch scratch) {
+        int[] bitmask = scratch.bitmask(vocabulary);
+        matcher.fillBitmask(bitmask);
         for (int i = 0; i < vocabulary; i++) {
             if ((bitmask[i / 32] >>> i & 1) == 0) {
                 logits[offset + i] = Float.NEGATIVE_INFINITY;

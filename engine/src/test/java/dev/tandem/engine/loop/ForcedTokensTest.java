@@ -47,6 +47,11 @@ class ForcedTokensTest {
     private static Grammar forcing(int... forced) {
         return () -> new GrammarMatcher() {
             @Override
+            public boolean allows(int token) {
+                return true;
+            }
+
+            @Override
             public void fillBitmask(int[] bitmask) {
                 Arrays.fill(bitmask, -1);
             }

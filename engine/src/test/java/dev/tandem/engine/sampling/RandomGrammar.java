@@ -12,6 +12,8 @@ public final class RandomGrammar implements Grammar {
     private final int vocabulary;
     /** Matchers that are not closed. */
     public int open;
+    /** Bitmasks that were computed. */
+    public int bitmasks;
 
     public RandomGrammar(long seed, int vocabulary) {
         this.seed = seed;
@@ -22,7 +24,7 @@ public final class RandomGrammar implements Grammar {
     public boolean matches(Iterable<Integer> output) {
         long state = seed;
         for (int token : output) {
-            if (!allows(state, token)) {
+            if (!follows(state, token)) {
                 return false;
             }
             state = after(state, token);
@@ -35,8 +37,9 @@ public final class RandomGrammar implements Grammar {
     }
 
     /** One token is always allowed. */
-    private boolean allows(long state, int token) {
-        return new SplittableRandom(state ^ token).nextInt(10) == 0 || token == Math.floorMod(state, vocabulary);
+    private boolean follows(long state, int token) {
+        return token < vocabulary
+                && (new SplittableRandom(state ^ token).nextInt(10) == 0 || token == Math.floorMod(state, vocabulary));
     }
 
     @Override
@@ -47,16 +50,22 @@ public final class RandomGrammar implements Grammar {
             private boolean closed;
 
             @Override
+            public boolean allows(int token) {
+                return closed || follows(state, token);
+            }
+
+            @Override
             public void fillBitmask(int[] bitmask) {
+                bitmasks++;
                 Arrays.fill(bitmask, closed ? -1 : 0);
                 for (int token = 0; token < vocabulary && !closed; token++) {
-                    bitmask[token / 32] |= (allows(state, token) ? 1 : 0) << token;
+                    bitmask[token / 32] |= (follows(state, token) ? 1 : 0) << token;
                 }
             }
 
             @Override
             public void accept(int token) {
-                if (!closed && !allows(state, token)) {
+                if (!closed && !follows(state, token)) {
                     throw new SamplingException("token " + token + " is not allowed");
                 }
                 state = after(state, token);

@@ -32,6 +32,7 @@ class TokenMaskTest {
         BitSet bits = new BitSet();
         for (int token = 0; token < VOCABULARY; token++) {
             bits.set(token, (words[token / 32] >>> token & 1) == 1);
+            assertThat(matcher.allows(token)).as("token %d", token).isEqualTo(bits.get(token));
         }
         return bits;
     }

@@ -8,6 +8,7 @@ import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -382,6 +383,38 @@ class TokenSamplerTest {
         assertThat(grammar.open).isEqualTo(2);
         sampler.close();
         assertThat(grammar.open).isEqualTo(1);
+    }
+
+    @Test
+    void aBitmaskIsComputedOnlyWhereTheMostProbableTokenIsNotAllowed() {
+        long seed = ThreadLocalRandom.current().nextLong();
+        RandomGrammar grammar = new RandomGrammar(seed, 100);
+        SamplingParams params = SamplingParams.builder()
+                .temperature(0)
+                .grammar(Optional.of(grammar))
+                .build();
+        TokenSampler sampler = new TokenSampler(params, new int[] {1}, Set.of(), 0);
+        GrammarMatcher reference = new RandomGrammar(seed, 100).matcher();
+        SplittableRandom random = new SplittableRandom(seed);
+        int excluded = 0;
+        for (int i = 0; i < 50; i++) {
+            float[] logits = new float[100];
+            for (int id = 0; id < 100; id++) {
+                logits[id] = (float) random.nextGaussian() + (reference.allows(id) ? 2 : 0);
+            }
+            excluded += reference.allows(TokenSampler.argmax(logits, 0, 100)) ? 0 : 1;
+            int best = IntStream.range(0, 100)
+                    .filter(reference::allows)
+                    .boxed()
+                    .max(Comparator.comparing(id -> logits[id]))
+                    .orElseThrow();
+            assertThat(sampler.choose(logits, 0, 100, new SamplingScratch()).token())
+                    .as("seed %d", seed)
+                    .isEqualTo(best);
+            reference.accept(best);
+        }
+        assertThat(excluded).as("seed %d", seed).isBetween(1, 49);
+        assertThat(grammar.bitmasks).as("seed %d", seed).isEqualTo(excluded);
     }
 
     @Test

@@ -43,6 +43,7 @@ final class Coverage {
         PREEMPTED,
         BYPASSED,
         PLACEHOLDER,
+        FORCED,
         LOST,
         ABORTED,
         STOPPED,
@@ -182,6 +183,9 @@ final class Coverage {
                 Seen.PREFIX_SHARED,
                 Seen.PREFIX_COPIED,
                 Seen.PREFIX_DEMOTED);
+        if (!strategy.allHost()) { // host sequences decode one token per step
+            expected.add(Seen.FORCED);
+        }
         if (strategy == Strategy.SWIFTLLM) { // it keeps the order of arrival
             expected.remove(Seen.BYPASSED);
         }

@@ -13,6 +13,8 @@ import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.PrefixCaching;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.sampling.Grammar;
+import dev.tandem.engine.sampling.GrammarMatcher;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.DecisionLog;
@@ -293,6 +295,9 @@ class StrategyPropertyTest {
         Optional<StrategySelector> guard = Optional.empty();
         Policy chosen;
         final SplittableRandom prefixes;
+        /** Whether half of the requests have grammars: in a third of the runs. */
+        final boolean forces;
+
         final boolean sharesPrefixes;
         /** Prompt and output of each request. */
         final List<int[]> texts = new ArrayList<>();
@@ -308,6 +313,7 @@ class StrategyPropertyTest {
         Run(Strategy strategy, long seed, Readiness recorded, int drafts) {
             this.strategy = strategy;
             random = new SplittableRandom(seed);
+            forces = new SplittableRandom(seed + 88).nextInt(3) == 0;
             int context = 16 + random.nextInt(40);
             int gpu = (context + 3) / 4 + random.nextInt(random.nextBoolean() ? 3 : 20);
             int host = strategy.allHost() ? (context + 3) / 4 + random.nextInt(40) : 1 + random.nextInt(80);
@@ -345,6 +351,7 @@ class StrategyPropertyTest {
                     new PrefixCacheOptions(prefixes.nextBoolean(), seed, prefixes.nextInt(3) == 0 ? 15 : -1);
             sharesPrefixes = prefixCache.enabled();
             engine = new EngineHarness(executor, scheduler(budget, seed, drafts), budget, prefixCache);
+            executor.followsGrammars = forces;
             executor.allowsAsyncScheduling = new SplittableRandom(seed + 5).nextInt(3) > 0;
             if (random.nextInt(4) == 0) {
                 SplittableRandom losses = new SplittableRandom(seed + 9);
@@ -448,16 +455,18 @@ class StrategyPropertyTest {
             wanted.put(id, output);
             live.add(id);
             // some requests end at a stop token, which no plan can foresee
-            int end = ContentExecutor.token(Long.parseLong(id.substring(1)), prompt - 1 + output - 1);
+            long key = Long.parseLong(id.substring(1));
+            int end = ContentExecutor.token(key, prompt - 1 + output - 1);
+            boolean constrained = forces && key % 2 == 0;
             SamplingParams sampling = SamplingParams.builder()
                     .temperature(0)
                     .maxTokens(max)
-                    .ignoreEos(true)
+                    .ignoreEos(!constrained)
                     .stopTokenIds(Set.of(end))
+                    .grammar(constrained ? Optional.of(forcing(key, prompt)) : Optional.empty())
                     .build();
             int[] tokens = random.ints(prompt, 0, 1000).toArray();
             resend(tokens);
-            long key = Long.parseLong(id.substring(1));
             int[] text = Arrays.copyOf(tokens, prompt + output);
             for (int i = prompt; i < text.length; i++) {
                 text[i] = ContentExecutor.token(key, i - 1);
@@ -469,6 +478,42 @@ class StrategyPropertyTest {
             if (prefixes.nextInt(40) == 0) {
                 engine.resetPrefixCache();
             }
+        }
+
+        /** A grammar that forces some of the next tokens, after a third of all tokens. */
+        private Grammar forcing(long key, int prompt) {
+            return () -> new GrammarMatcher() {
+                private int length = prompt;
+
+                @Override
+                public boolean allows(int token) {
+                    return true;
+                }
+
+                @Override
+                public void fillBitmask(int[] bitmask) {
+                    Arrays.fill(bitmask, -1);
+                }
+
+                @Override
+                public void accept(int token) {
+                    assertThat(token).isEqualTo(ContentExecutor.token(key, length++ - 1));
+                }
+
+                @Override
+                public int[] acceptForced() {
+                    SplittableRandom choice = new SplittableRandom(key * 1000 + length);
+                    int[] forced = new int[choice.nextInt(3) == 0 ? 1 + choice.nextInt(8) : 0];
+                    for (int i = 0; i < forced.length; i++) {
+                        forced[i] = ContentExecutor.token(key, length++ - 1);
+                    }
+                    coverage.note(Seen.FORCED, forced.length > 0);
+                    return forced;
+                }
+
+                @Override
+                public void close() {}
+            };
         }
 
         /** Lets the prompt begin as an earlier request's prompt and output do, as the next turn of a chat does. */
