@@ -160,7 +160,7 @@ final class ServeLoadOptions {
             paramLabel = "SECONDS",
             defaultValue = "600",
             description = "Max seconds from sending a request to the end of its answer; a request that takes longer is"
-                    + " given up and counts as failed. Default: ${DEFAULT-VALUE}.")
+                    + " cancelled and counts as failed. Default: ${DEFAULT-VALUE}.")
     double requestTimeout = 600;
 
     /** @throws ConfigurationException that names the option, its value and the limit */
