@@ -107,6 +107,17 @@ public final class AsyncOverlap implements Policy {
         return draft;
     }
 
+    /**
+     * Drafts a step as if the host tokens with which the CPU keeps up were in flight; it serves comparison only and
+     * must not be committed.
+     */
+    public StepDraft draftAsIfInFlight(SchedulerState state) {
+        StepDraft draft = gpuSide(state);
+        admit(draft, true);
+        draft.shape(Shape.ASYNC);
+        return draft;
+    }
+
     /** Drafts a step in which in-flight tokens go on and no token is admitted. */
     public StepDraft draining(SchedulerState state, Decision why) {
         why.because(
@@ -277,6 +288,11 @@ public final class AsyncOverlap implements Policy {
 
     /** Admits host tokens to layer 0 in order of arrival, or overdue ones first. */
     void admit(StepDraft draft) {
+        admit(draft, false);
+    }
+
+    /** @param all whether to admit in one step all tokens with which the CPU keeps up in mean steps */
+    private void admit(StepDraft draft, boolean all) {
         SchedulerState state = draft.state();
         int inFlight = state.inFlight().size();
         if (cohort && inFlight > 0) {
@@ -286,8 +302,10 @@ public final class AsyncOverlap implements Policy {
         List<Sequence> decodable = HostTier.decodable(draft);
         List<Sequence> queue =
                 deviations.has(Deviation.LONGEST_WAITING_FIRST) ? overdueFirst(decodable, state.now()) : decodable;
-        int wanted = cohort ? queue.size() : admissionsPerStep(queue.size() + inFlight);
-        int max = Math.min(Math.min(wanted, limits.slotsPerLayer()), limits.max() - inFlight);
+        int wanted = cohort || all ? queue.size() : admissionsPerStep(queue.size() + inFlight);
+        int perStep = all ? wanted : Math.min(wanted, limits.slotsPerLayer());
+        int max = Math.min(perStep, limits.max() - inFlight);
+        double maxSteps = all ? 1 : MAX_CPU_STEPS;
         long tokens = 0;
         for (Sequence sequence : state.inFlight()) {
             tokens += state.context(sequence);
@@ -296,7 +314,9 @@ public final class AsyncOverlap implements Policy {
             int admitted = draft.admissions().size();
             boolean first = inFlight + admitted == 0;
             if (admitted >= max
-                    || !first && !cpuKeepsUp(draft, inFlight + admitted + 1, tokens + state.context(sequence))) {
+                    || !first
+                            && !cpuKeepsUp(
+                                    draft, inFlight + admitted + 1, tokens + state.context(sequence), maxSteps)) {
                 break;
             }
             if (HostTier.canGrow(draft, sequence)) {
@@ -308,7 +328,8 @@ public final class AsyncOverlap implements Policy {
         if (cohort) {
             together(draft, admitted);
         } else {
-            draft.slots(Math.max(bucket(admitted), bucket(slotsFor(inFlight + admitted))));
+            int atLayerZero = all ? 0 : admitted;
+            draft.slots(Math.max(bucket(atLayerZero), bucket(slotsFor(inFlight + admitted))));
         }
     }
 

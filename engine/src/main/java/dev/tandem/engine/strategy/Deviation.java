@@ -48,7 +48,7 @@ public enum Deviation {
     SPREAD_HOST_TOKENS("spread-host-tokens", "false", "false", "true"),
     /** Prompts start on the host only while the CPU computes one layer's attention of all host tokens in a step. */
     LIMITED_HOST_PROMPTS("limited-host-prompts", "false", "false", "true"),
-    /** Beside in-flight tokens, APEX's pipeline is compared with the step at hand, not with gpu-only. */
+    /** APEX's pipeline is compared with async overlap, not with gpu-only. */
     COMPARES_WITH_ASYNC("compares-with-async", "false", "false", "true"),
     /**
      * In-flight tokens that APEX's rule 4 lets finish within an asymmetric step: {@code all-or-none}, {@code some} of

@@ -142,10 +142,12 @@ public record Apex(
         why.consider(new Candidate(
                 Shape.PIPELINE, pipelined.totalRows(), pipelined.load(1).cpuRows(), overlap, 0));
         String inequality = mixed ? "(8)" : "(6)";
-        boolean waiting = deviations.has(Deviation.COMPARES_WITH_ASYNC)
-                && !state.inFlight().isEmpty()
+        boolean compares = deviations.has(Deviation.COMPARES_WITH_ASYNC)
                 && pipelined.resumed().isEmpty();
-        if (pipe > gpu && !waiting) {
+        if (pipe > gpu && compares && state.inFlight().isEmpty()) {
+            return besideHostTokens(state, pipelined, inequality, why);
+        }
+        if (pipe > gpu && !compares) {
             why.because("apex: inequality %s holds, %.0f > %.0f tokens/s, so asymmetric", inequality, pipe, gpu);
             return pipelined;
         }
@@ -155,6 +157,24 @@ public record Apex(
         }
         why.because("apex: inequality %s fails, %.0f <= %.0f tokens/s, so async-overlap", inequality, pipe, gpu);
         return overlapped;
+    }
+
+    /**
+     * Chooses while no token is in flight and an inequality holds. It compares the pipeline with gpu-only, but the
+     * alternative here is async overlap. A step of that admits few tokens, so one is compared in which the host tokens
+     * are in flight already.
+     */
+    private StepDraft besideHostTokens(SchedulerState state, StepDraft pipelined, String inequality, Decision why) {
+        StepDraft inFlight = async.draftAsIfInFlight(state);
+        double secondsPerToken = predictor.secondsPerToken(pipelined.load(0));
+        double pipe = predictor.work(pipelined).normalisedWork(secondsPerToken) / predictor.of(pipelined);
+        double overlap = predictor.work(inFlight).normalisedWork(secondsPerToken) / predictor.of(inFlight);
+        boolean overlaps = overlap > pipe;
+        why.because(
+                "apex: inequality %s holds; asymmetric does %.2f of gpu-only's work, async-overlap would do %.2f with"
+                        + " the host tokens in flight, so %s",
+                inequality, pipe, overlap, overlaps ? "async-overlap" : "asymmetric");
+        return overlaps ? async.draft(state, new Decision()) : pipelined;
     }
 
     /**

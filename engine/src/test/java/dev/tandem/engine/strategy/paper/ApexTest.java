@@ -216,6 +216,29 @@ class ApexTest {
                 .isEmpty();
     }
 
+    /**
+     * (6) holds at g = 298, where gpu-only takes 25.96 and two sub-batches 45.96. With one host token these do 2 *
+     * 25.96 / 45.96 = 1.13, and async overlap 1 + 1 / 2. Of eleven tokens with 20 of context, five hide behind T_l0 =
+     * 10 and six behind T_l1 + T_ga0 = 12.98: 12 * 25.96 / 45.96 = 6.78. In flight, all of them advance by one layer of
+     * two per step: 1 + 11 / 2.
+     */
+    @ParameterizedTest
+    @CsvSource({"1, 40, 1.13, 1.50, ASYNC", "11, 20, 6.78, 6.50, PIPELINE"})
+    void hostTokensGoInFlightWhereThatWouldDoMoreThanThePipeline(
+            int hostTokens, int context, String pipelined, String overlapped, Shape expected) {
+        Scene scene = new Scene(75, 400, BUDGET).limit(1000);
+        scene.gpu(298);
+        for (int i = 0; i < hostTokens; i++) {
+            scene.host(context);
+        }
+        Decision why = new Decision();
+        Deviations compares = Deviations.of(Fidelity.PRINTED).with(Deviation.COMPARES_WITH_ASYNC, true);
+        StepDraft draft = apex(compares, InFlightLimits.UNLIMITED).draft(scene.state, why);
+        assertThat(draft.shape()).as(why.reason()).isEqualTo(expected);
+        assertThat(why.reason()).contains(pipelined).contains(overlapped);
+        assertThat(draft(scene, 0, new Decision()).shape()).as("as printed").isEqualTo(Shape.PIPELINE);
+    }
+
     @Test
     void rule4WaitsWhenTheCpuWouldNotKeepUp() {
         Scene scene = new Scene(100, 400, BUDGET).limit(1000);
