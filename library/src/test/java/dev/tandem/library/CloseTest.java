@@ -5,15 +5,20 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.engine.request.RequestException;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.logging.Level;
 import java.util.logging.Logger;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import javax.management.JMException;
+import javax.management.ObjectName;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -72,10 +77,19 @@ class CloseTest {
         }
     }
 
-    /** What the process holds, by name. */
-    private record Held(int threads, long files, long mappings, long residentKib) {
+    /**
+     * What the process holds.
+     *
+     * @param objects reachable ones of the classes that a model is made of, by class
+     */
+    private record Held(int threads, long files, long mappings, long residentKib, Map<String, Long> objects) {
+        private static final Pattern ROW = Pattern.compile("\\s*\\d+:\\s+(\\d+)\\s+\\d+\\s+(\\S+).*");
+        /** Tandem's own classes, native memory, and the tokenizer. */
+        private static final Pattern COUNTED =
+                Pattern.compile("\\[*L?(dev\\.tandem|jdk\\.internal\\.foreign|ai\\.djl)\\..*");
+
         static Held now() throws IOException {
-            System.gc();
+            Map<String, Long> objects = reachable();
             try (Stream<Path> files = Files.list(Path.of("/proc/self/fd"));
                     Stream<String> maps = Files.lines(Path.of("/proc/self/maps"));
                     Stream<String> status = Files.lines(Path.of("/proc/self/status"))) {
@@ -86,8 +100,45 @@ class CloseTest {
                         CloseTest.threads().size(),
                         files.count(),
                         maps.count(),
-                        Long.parseLong(resident.replaceAll("[^0-9]", "")));
+                        Long.parseLong(resident.replaceAll("[^0-9]", "")),
+                        objects);
             }
+        }
+
+        /** Collects garbage, and counts what is left. */
+        private static Map<String, Long> reachable() {
+            try {
+                Object histogram = ManagementFactory.getPlatformMBeanServer()
+                        .invoke(
+                                new ObjectName("com.sun.management:type=DiagnosticCommand"),
+                                "gcClassHistogram",
+                                new Object[] {new String[0]},
+                                new String[] {String[].class.getName()});
+                return String.valueOf(histogram)
+                        .lines()
+                        .map(ROW::matcher)
+                        .filter(row ->
+                                row.matches() && COUNTED.matcher(row.group(2)).matches())
+                        .collect(Collectors.toMap(row -> row.group(2), row -> Long.valueOf(row.group(1)), Long::sum));
+            } catch (JMException e) {
+                throw new AssertionError("the JVM gives no histogram of its classes", e);
+            }
+        }
+
+        /** Classes with at least so many objects more than before. */
+        List<String> grown(Held before, int count) {
+            return objects.entrySet().stream()
+                    .filter(now -> now.getValue() - before.objects.getOrDefault(now.getKey(), 0L) >= count)
+                    .map(Map.Entry::toString)
+                    .sorted()
+                    .toList();
+        }
+
+        @Override
+        public String toString() {
+            return threads + " threads, " + files + " files, " + mappings + " mappings, " + residentKib
+                    + " KiB resident, "
+                    + objects.values().stream().mapToLong(Long::longValue).sum() + " objects";
         }
     }
 
@@ -128,6 +179,8 @@ class CloseTest {
         String both = held.stream().map(Held::toString).collect(Collectors.joining(", "));
         System.out.println("after " + firstCycles + " and " + cycles + " cycles: " + both);
         int added = cycles - firstCycles;
+        assertThat(first.objects()).as(both).isNotEmpty();
+        assertThat(last.grown(first, added / 2)).as("objects of closed models").isEmpty();
         assertThat(last.threads()).as(both).isLessThan(first.threads() + added / 2);
         assertThat(last.files()).as(both).isLessThan(first.files() + added / 2);
         assertThat(last.mappings()).as(both).isLessThan(first.mappings() + added);

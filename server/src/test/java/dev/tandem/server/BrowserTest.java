@@ -3,6 +3,7 @@ package dev.tandem.server;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
+import dev.tandem.server.openai.ApiKeys;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -86,14 +87,20 @@ class BrowserTest {
         return last.contains("long") ? "A long answer has many words. ".repeat(100) : GREETING;
     }
 
+    private static String url(ScriptedServer server) {
+        return "http://127.0.0.1:" + server.port();
+    }
+
     @Test
     void thePageWorks() throws IOException, InterruptedException {
         String browser = System.getProperty("tandem.browser", "");
         assumeFalse(browser.isEmpty(), "the property tandem.browser is not set");
-        try (ScriptedServer server = new ScriptedServer(TEMPLATE, BrowserTest::answer)) {
+        try (ScriptedServer server = new ScriptedServer(TEMPLATE, BrowserTest::answer);
+                ScriptedServer withKey =
+                        new ScriptedServer(TEMPLATE, BrowserTest::answer, ApiKeys.of(List.of("the key")))) {
             server.beforeStep(() -> LockSupport.parkNanos(STEP_NANOS));
-            List<String> command = new ArrayList<>(
-                    List.of("node", "src/test/page/page.mjs", "http://127.0.0.1:" + server.port(), browser));
+            List<String> command =
+                    new ArrayList<>(List.of("node", "src/test/page/page.mjs", url(server), url(withKey), browser));
             Optional.ofNullable(System.getProperty("tandem.pictures")).ifPresent(command::add);
             Process process =
                     new ProcessBuilder(command).redirectErrorStream(true).start();

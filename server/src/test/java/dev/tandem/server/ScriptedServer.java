@@ -36,6 +36,10 @@ public final class ScriptedServer implements AutoCloseable {
     private final TandemServer server;
 
     ScriptedServer(String template, UnaryOperator<String> script) {
+        this(template, script, ApiKeys.NONE);
+    }
+
+    ScriptedServer(String template, UnaryOperator<String> script, ApiKeys keys) {
         scripted = new ScriptedModel(script);
         Budget budget = new Budget(256, 8, 256);
         ServerMetrics metrics = new ServerMetrics("scripted");
@@ -63,7 +67,7 @@ public final class ScriptedServer implements AutoCloseable {
                 ServedModel.SamplingDefaults.NEUTRAL,
                 grammars,
                 CacheSaltFrom.NONE);
-        server.serve(ApiKeys.NONE, model, new DecisionLog(16), metrics, history, Optional.empty());
+        server.serve(keys, model, new DecisionLog(16), metrics, history, Optional.empty());
     }
 
     /** A model that answers the clients of {@code SpringAi.java}. */
