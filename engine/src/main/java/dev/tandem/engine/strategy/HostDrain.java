@@ -11,6 +11,7 @@ import java.util.Optional;
  * Empties the host tier. The GPU's part of a step is that of gpu-only: prompts start only on the GPU, and no sequence
  * enters the host. Host sequences go on decoding in async overlap. There prompts and host sequences take turns for free
  * GPU blocks: a host sequence that returns needs no prefill, and while any is left on the host, steps take longer.
+ * In-flight tokens are paused to return only while no prompt waits.
  *
  * <p>Where in-flight tokens would wait longer than their target, host sequences decode in two sub-batches, but only in
  * steps that decode more tokens per second with them. In the other steps they wait, so they return before prompts
@@ -36,9 +37,14 @@ public record HostDrain(GpuOnly gpuOnly, AsyncOverlap overlap, Optional<Pipeline
         StepDraft draft = new StepDraft(state, gpuOnly.budget(), gpuOnly.forecasts());
         GpuTier.Kept kept = GpuTier.decodes(draft, sequence -> false);
         boolean overlaps = pipeline.isEmpty() || overlap.keepsTarget(state);
-        boolean promptsFirst = overlaps && state.steps() % PROMPTS_FIRST == 0;
-        if (!kept.evicted() && (!promptsFirst || state.waiting().isEmpty())) {
-            GpuTier.swapInWithInFlight(draft);
+        boolean turns = overlaps && !state.waiting().isEmpty();
+        boolean promptsFirst = turns && state.steps() % PROMPTS_FIRST == 0;
+        if (!kept.evicted() && !promptsFirst) {
+            if (turns) { // a token that is paused now would begin anew on the host in the next step, the prompts'
+                GpuTier.swapIn(draft);
+            } else {
+                GpuTier.swapInWithInFlight(draft);
+            }
         }
         Prefills prefills = new Prefills(true, true, sequence -> false, gpuOnly.piggybackedTokens());
         int maxRows = prefills.maxRows(draft, kept.unfinished(), overlap.slots(state), 0);

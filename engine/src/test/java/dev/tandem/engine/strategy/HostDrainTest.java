@@ -4,9 +4,12 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scene;
+import dev.tandem.engine.step.StepPlan;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
@@ -73,6 +76,32 @@ class HostDrainTest {
         scene.gpu(10);
         scene.waiting(8);
         assertThat(scene.draft(drain())).isEqualTo("[r1] pause r0");
+    }
+
+    /** A token that the executor releases at once would enter layer 0 again in the step in which prompts come first. */
+    @Test
+    void inFlightTokensGoOnWhilePromptsTakeTurns() {
+        CostModel cost = TestProfile.withCpu(100);
+        TierRules rules = new TierRules(LatencyTargets.NONE, 0, 0);
+        AsyncOverlap overlap = new AsyncOverlap(
+                BUDGET,
+                new StepPredictor(cost, true, 0),
+                rules,
+                Deviations.of(Fidelity.TANDEM),
+                new InFlightLimits(64, 64, true),
+                0);
+        HostDrain drain = new HostDrain(new GpuOnly(BUDGET, Preemption.SWAP), overlap, Optional.empty());
+        Scene scene = new Scene(20, 100, BUDGET);
+        Sequence inFlight = scene.inFlight(10);
+        scene.gpu(10);
+        scene.waiting(72); // it needs 18 blocks
+        for (int step = 0; step < 4; step++) {
+            StepPlan plan = scene.committer.commit(drain.draft(scene.state, new Decision()));
+            scene.complete(plan);
+            plan.pause().forEach(scene.committer::endInFlight);
+            assertThat(plan.pause()).as("step %d", step).isEmpty();
+            assertThat(scene.state.isInFlight(inFlight.key())).isTrue();
+        }
     }
 
     @Test
