@@ -198,7 +198,7 @@ public final class ExecutorLimits {
         int fits = 0;
         int max = allowed;
         while (fits < max) {
-            int middle = fits + (max - fits + 1) / 2;
+            int middle = max - (max - fits) / 2;
             if (maxHeld(KvTier.GPU, middle) <= pages(KvTier.GPU)) {
                 fits = middle;
             } else {
