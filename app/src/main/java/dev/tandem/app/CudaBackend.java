@@ -51,7 +51,13 @@ final class CudaBackend {
         KernelCompiler compiler =
                 new KernelCompiler(libraries::nvrtc, cache().resolve("kernels").resolve("cuda" + libraries.release()));
         CudaExecutor executor = new CudaExecutor(
-                log.watched(checkpoint), options(options, config), libraries, compiler, Clock.system(), timeline);
+                log.watched(checkpoint),
+                options(options, config),
+                libraries,
+                compiler,
+                Clock.system(),
+                timeline,
+                log.terminal()::count);
         ExecutorLimits limits = executor.limits();
         ModelShape shape = new ModelShape(config, type(options, config));
         report(executor, shape, options.dtype, log);
@@ -80,7 +86,7 @@ final class CudaBackend {
                 executor.weightBytes(),
                 context,
                 profileName(Gpu.of(executor.device()), checkpoint, options),
-                executor::profile,
+                name -> executor.profile(name, log.terminal()::count),
                 Optional.of(() -> {
                     GpuClock.Totals time = executor.gpuTime();
                     return new double[] {time.busy(), time.idle()};

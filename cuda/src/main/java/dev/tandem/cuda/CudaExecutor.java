@@ -46,6 +46,7 @@ import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
+import dev.tandem.fetch.Progress;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.ModelConfig;
 import java.util.Optional;
@@ -93,6 +94,7 @@ public final class CudaExecutor implements Executor {
     /**
      * Takes ownership of the checkpoint; when it fails, the checkpoint stays the caller's.
      *
+     * @param progress of compiling kernels and choosing GEMMs
      * @throws CudaException when the machine, its libraries or its memory do not suffice
      */
     public CudaExecutor(
@@ -101,8 +103,9 @@ public final class CudaExecutor implements Executor {
             CudaLibraries libraries,
             KernelCompiler compiler,
             Clock time,
-            Timeline timeline) {
-        this(checkpoint, options, libraries, compiler, time, timeline, UnaryOperator.identity());
+            Timeline timeline,
+            Progress progress) {
+        this(checkpoint, options, libraries, compiler, time, timeline, progress, UnaryOperator.identity());
     }
 
     /** @param attention replaces the fastest implementation of attention, so that tests can make it fail */
@@ -113,6 +116,7 @@ public final class CudaExecutor implements Executor {
             KernelCompiler compiler,
             Clock time,
             Timeline timeline,
+            Progress progress,
             UnaryOperator<PagedDecodeAttention> attention) {
         ModelShape.require(checkpoint.spec());
         this.checkpoint = checkpoint;
@@ -120,7 +124,7 @@ public final class CudaExecutor implements Executor {
         this.plan = MemoryPlan.of(options);
         try {
             boolean hasHostTier = options.attentionThreads() > 0;
-            Hardware hardware = Hardware.open(options, shape, libraries, compiler, time, owned);
+            Hardware hardware = Hardware.open(options, shape, libraries, compiler, time, progress, owned);
             device = hardware.device();
             Stream stream = hardware.stream();
             limitedBandwidth =
@@ -143,7 +147,7 @@ public final class CudaExecutor implements Executor {
                     weights,
                     buffers.logits().values()));
             Bitmasks masks = owned.own(new Bitmasks(device, shape, plan.maxSequences()));
-            GemmAutotuner autotuner = new GemmAutotuner(layerGemms, hardware.choices());
+            GemmAutotuner autotuner = new GemmAutotuner(layerGemms, hardware.choices(), progress);
             autotuner.algorithms(
                     stream,
                     buffers.activations(0),
@@ -366,8 +370,8 @@ public final class CudaExecutor implements Executor {
      *
      * @throws CudaException without attention threads or host blocks
      */
-    public Profile profile(String name) {
-        return timings.profile(name, plan.decodeRows(), plan.maxRows());
+    public Profile profile(String name, Progress progress) {
+        return timings.profile(name, plan.decodeRows(), plan.maxRows(), progress);
     }
 
     @Override

@@ -13,6 +13,7 @@ import dev.tandem.cuda.tune.AutotuneCache;
 import dev.tandem.cuda.tune.GemmAutotuner;
 import dev.tandem.cuda.tune.MemoryLoad;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.fetch.Progress;
 import dev.tandem.model.config.DataType;
 import java.util.Optional;
 
@@ -39,6 +40,7 @@ record Hardware(
     /**
      * Opens the GPU, and compiles and loads the kernels.
      *
+     * @param progress of compilation
      * @param owned takes ownership of everything opened, also when opening fails later
      * @throws CudaException when the machine, its libraries or its memory do not suffice
      */
@@ -48,6 +50,7 @@ record Hardware(
             CudaLibraries libraries,
             KernelCompiler compiler,
             Clock time,
+            Progress progress,
             Owned owned) {
         requireHostTier(options, shape, libraries);
         Device device = owned.own(new Device(
@@ -61,7 +64,7 @@ record Hardware(
         }
         long freeBefore = device.memory().free();
         Stream stream = owned.own(device.stream("steps"));
-        Kernels kernels = owned.own(new Kernels(device, shape, compiler));
+        Kernels kernels = owned.own(new Kernels(device, shape, compiler, progress));
         Optional<MemoryLoad> load = options.bandwidthLimit() > 0
                 ? Optional.of(owned.own(new MemoryLoad(device, compiler, shape, options.bandwidthLimit())))
                 : Optional.empty();

@@ -18,6 +18,7 @@ import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
+import dev.tandem.fetch.Progress;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.model.config.DataType;
@@ -109,7 +110,14 @@ class CudaModelTest {
             UnaryOperator<PagedDecodeAttention> attention) {
         Checkpoint checkpoint = Checkpoint.open(FAMILIES.resolve(family), LoadFormat.AUTO, 0);
         return new CudaExecutor(
-                checkpoint, options, GpuRig.libraries(), compiler, Clock.system(), Timeline.OFF, attention);
+                checkpoint,
+                options,
+                GpuRig.libraries(),
+                compiler,
+                Clock.system(),
+                Timeline.OFF,
+                Progress.SILENT,
+                attention);
     }
 
     record Golden(int[] prompt, int[] greedy, float[] logits) {

@@ -36,6 +36,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.SplittableRandom;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Tag;
@@ -335,7 +336,9 @@ class HybridModelTest {
                             .isLessThan(CudaModelTest.bound(DataType.BFLOAT16));
                 }
             }
-            Profile profile = executor.profile("8 multiprocessors");
+            AtomicLong left = new AtomicLong(-1);
+            Profile profile = executor.profile("8 multiprocessors", (what, done, total) -> left.set(total - done));
+            assertThat(left).as("points that were not reported").hasValue(0);
             assertThat(Profile.parse(profile.format(), "the measured profile").format())
                     .isEqualTo(profile.format());
             assertThat(profile.cpuAttention()).isNotEmpty();

@@ -11,6 +11,7 @@ import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.TierRules;
 import dev.tandem.engine.strategy.select.Strategy;
+import dev.tandem.fetch.Progress;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.model.config.DataType;
@@ -64,6 +65,7 @@ class PrefillOffloadTest {
                 GpuRig.compiler(),
                 Clock.system(),
                 Timeline.OFF,
+                Progress.SILENT,
                 UnaryOperator.identity());
         executor.faults().poisonPools();
         if (byKernels) {

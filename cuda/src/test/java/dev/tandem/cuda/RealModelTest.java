@@ -15,6 +15,7 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.fetch.Progress;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.model.config.DataType;
@@ -101,6 +102,7 @@ class RealModelTest {
                 GpuRig.compiler(),
                 Clock.system(),
                 Timeline.OFF,
+                Progress.SILENT,
                 attention -> attention);
         executor.faults().poisonPools();
         try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy(placement)), BUDGET)) {

@@ -15,6 +15,7 @@ import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.step.SubBatch;
+import dev.tandem.fetch.Progress;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.model.config.DataType;
@@ -173,7 +174,8 @@ class ResumedTokenTest {
                 GpuRig.libraries(),
                 GpuRig.compiler(),
                 Clock.system(),
-                Timeline.OFF)) {
+                Timeline.OFF,
+                Progress.SILENT)) {
             int[] gpu = {10, 11, 12};
             run(
                     executor,

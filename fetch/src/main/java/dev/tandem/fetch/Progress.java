@@ -1,13 +1,14 @@
 package dev.tandem.fetch;
 
-/** Receives the progress of a download. */
+/** Receives the progress of work that takes long: a download, or items one after the other. */
 @FunctionalInterface
 public interface Progress {
     /**
-     * Called after each part of a download.
+     * Called after each part of the work.
      *
-     * @param done bytes received so far
-     * @param total bytes of the whole download; 0 when unknown
+     * @param what names the work
+     * @param done bytes received or items finished so far
+     * @param total bytes or items of all the work; 0 when unknown
      */
     void at(String what, long done, long total);
 

@@ -6,6 +6,8 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.cuda.ffi.Nvrtc;
 import dev.tandem.fetch.CacheFile;
+import dev.tandem.fetch.Progress;
+import dev.tandem.fetch.ProgressCounter;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
@@ -28,6 +30,7 @@ import java.util.function.Supplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 
 /**
  * Compiles kernel sources to machine code for one compute capability. Results are kept on disk under the hash of source
@@ -99,6 +102,13 @@ public final class KernelCompiler {
      */
     public record Usage(String kernel, int registers, int spilledBytes, int staticSharedBytes) {}
 
+    /**
+     * A source with all that decides its machine code.
+     *
+     * @param file where the machine code is kept
+     */
+    private record Source(String name, String text, List<String> options, Path file) {}
+
     /** Machine code, with the compiler's log. */
     public record Compiled(byte[] cubin, String log) {
         private static final Pattern ENTRY = Pattern.compile("Compiling entry function '(\\w+)'");
@@ -136,17 +146,47 @@ public final class KernelCompiler {
      * @param capability 90 for 9.0
      */
     public byte[] cubin(String source, int capability, List<String> defines) {
-        String text = text(source);
+        Source one = source(source, capability, defines);
+        return find(one.file()).orElseGet(() -> compileAndKeep(one));
+    }
+
+    /**
+     * Likewise for each unit, several at a time.
+     *
+     * @param progress counts the units that are not in the cache
+     */
+    List<byte[]> cubins(List<KernelCatalogue.Unit> units, int capability, Progress progress) {
+        List<Source> sources = units.stream()
+                .map(unit -> source(unit.source(), capability, unit.defines()))
+                .toList();
+        List<Optional<byte[]>> found =
+                sources.parallelStream().map(source -> find(source.file())).toList();
+        int missing = (int) found.stream().filter(Optional::isEmpty).count();
+        ProgressCounter counter = new ProgressCounter(progress, "compiling kernels", missing);
+        return IntStream.range(0, sources.size())
+                .parallel()
+                .mapToObj(i -> found.get(i).orElseGet(() -> {
+                    byte[] cubin = compileAndKeep(sources.get(i));
+                    counter.finished();
+                    return cubin;
+                }))
+                .toList();
+    }
+
+    private Source source(String name, int capability, List<String> defines) {
+        String text = text(name);
         List<String> options = new ArrayList<>(List.of(architecture(capability)));
         options.addAll(defines);
         options.addAll(variant);
         Path file = cache.resolve(
                 HexFormat.of().formatHex(hash((text + options).getBytes(StandardCharsets.UTF_8))) + ".cubin");
-        return find(file).orElseGet(() -> {
-            byte[] cubin = compile(source, text, options).cubin();
-            keep(file, cubin);
-            return cubin;
-        });
+        return new Source(name, text, options, file);
+    }
+
+    private byte[] compileAndKeep(Source source) {
+        byte[] cubin = compile(source.name(), source.text(), source.options()).cubin();
+        keep(source.file(), cubin);
+        return cubin;
     }
 
     /** Compiles without looking at the cache. */

@@ -4,6 +4,7 @@ import dev.tandem.cuda.device.CudaModule;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.Resources;
+import dev.tandem.fetch.Progress;
 import dev.tandem.model.config.QkNorm;
 import java.util.ArrayList;
 import java.util.Iterator;
@@ -13,7 +14,6 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.SequencedMap;
-import java.util.stream.IntStream;
 
 /**
  * Every kernel, compiled for one device and one model. Grids and arguments are documented in the sources.
@@ -90,20 +90,21 @@ public final class Kernels implements AutoCloseable {
         }
     }
 
-    /** @throws CudaException when the kernels do not compile for the device */
-    public Kernels(Device device, ModelShape shape, KernelCompiler compiler) {
+    /**
+     * Compiles and loads the kernels.
+     *
+     * @param progress of compilation
+     * @throws CudaException when the kernels do not compile for the device
+     */
+    public Kernels(Device device, ModelShape shape, KernelCompiler compiler, Progress progress) {
         KernelCatalogue.require(device.capability());
         List<KernelCatalogue.Unit> units =
                 KernelCatalogue.units(shape, device.capability(), device.sharedMemoryPerBlock());
-        byte[][] cubins = new byte[units.size()][];
-        IntStream.range(0, cubins.length)
-                .parallel()
-                .forEach(i -> cubins[i] = compiler.cubin(
-                        units.get(i).source(), device.capability(), units.get(i).defines()));
+        List<byte[]> cubins = compiler.cubins(units, device.capability(), progress);
         List<Loaded> loaded = new ArrayList<>();
-        for (int i = 0; i < cubins.length; i++) {
+        for (int i = 0; i < cubins.size(); i++) {
             CudaModule module =
-                    device.module(cubins[i], "kernels of " + units.get(i).source());
+                    device.module(cubins.get(i), "kernels of " + units.get(i).source());
             modules.add(module);
             loaded.add(new Loaded(units.get(i), module));
         }

@@ -21,6 +21,8 @@ import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.Admission;
+import dev.tandem.fetch.Progress;
+import dev.tandem.fetch.ProgressCounter;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
@@ -41,12 +43,6 @@ final class CudaProfiler {
     private static final double STEP_OVERHEAD = 60e-6;
 
     private static final int REPEATS = 5;
-    /** Max context tokens measured, over all rows; beyond them each token costs the same. */
-    private static final int MAX_CONTEXT = 131_072;
-    /** Max prompt tokens of a measured step. */
-    private static final int MAX_PROMPT = 4096;
-
-    private static final int[] ROWS = {1, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512};
     private static final int[] CONTEXTS = {64, 512, 2048, 8192};
     /** The shortest context measured: a context of 1 would include clearing the block. */
     private static final int SHORTEST = 2;
@@ -61,6 +57,8 @@ final class CudaProfiler {
     private static final int ROUNDS = 2;
     /** Rows of the decode step that is timed while the CPU reads host KV. */
     private static final int LOADED_ROWS = 24;
+    /** Measurements of one value each: a stage, a round trip, and the load by the host. */
+    private static final int SINGLE_VALUES = 3;
 
     private final StepTimer timer;
     private final Stream stream;
@@ -77,9 +75,9 @@ final class CudaProfiler {
     private final int gpuBlocks;
     private final int layers;
     private final int decodeRows;
-    private final int promptTokens;
-    /** Host blocks that hold random values. */
-    private int filled;
+    private final ProfilePoints points;
+    /** Host blocks that are filled with random values. */
+    private final int filled;
 
     /**
      * @param inputs with a second sub-batch
@@ -109,22 +107,35 @@ final class CudaProfiler {
         this.gpuBlocks = pools.gpuBlocks();
         this.layers = shape.config().layers();
         this.decodeRows = decodeRows;
-        this.promptTokens = Math.min(promptTokens, gpuBlocks * ModelShape.BLOCK_TOKENS);
+        this.points = ProfilePoints.of(
+                decodeRows, Math.min(promptTokens, gpuBlocks * ModelShape.BLOCK_TOKENS), gpuBlocks, pools.hostBlocks());
+        this.filled = (int) Math.min(pools.hostBlocks(), HOST_BYTES / (HostFormat.blockBytes(shape) * layers));
     }
 
-    /** @param name of machine, model, dtype and threads, for which the profile is valid */
-    Profile measure(String name) {
+    /**
+     * Measures all components.
+     *
+     * @param name of machine, model, dtype and threads, for which the profile is valid
+     */
+    Profile measure(String name, Progress progress) {
+        List<Integer> hostContexts = hostContexts();
+        ProgressCounter counter = new ProgressCounter(
+                progress, "profiling", points.count() + ROUNDS * hostContexts.size() + SINGLE_VALUES);
         SortedMap<Double, Double> linear = new TreeMap<>();
         SortedMap<Double, Double> postLayer = new TreeMap<>();
-        linear(linear, postLayer);
-        Curve prefill = curve("prefill-attention", prefillAttention());
-        Curve decode = curve("gpu-attention", gpuAttention());
-        SortedMap<Integer, Curve> attention = cpuAttention();
-        Curve transfer = curve("transfer", transfers());
+        linear(linear, postLayer, counter);
+        Curve prefill = curve("prefill-attention", prefillAttention(counter));
+        Curve decode = curve("gpu-attention", gpuAttention(counter));
+        SortedMap<Integer, Curve> attention = cpuAttention(hostContexts, counter);
+        Curve transfer = curve("transfer", transfers(counter));
         // after the CPU's attention, so that its code is compiled; the wait for attention itself is subtracted
         double stage = waiting(2) / 2;
+        counter.finished();
         Curve single = Objects.requireNonNull(attention.get(1), "attention of a single host token is measured");
         double trip = Math.max(0, waiting(1) - single.at(SHORTEST));
+        counter.finished();
+        double hostLoad = hostLoad();
+        counter.finished();
         return Profile.builder(name, layers)
                 .linear(curve("linear", linear))
                 .prefillAttention(prefill)
@@ -136,7 +147,7 @@ final class CudaProfiler {
                 .stepOverhead(STEP_OVERHEAD)
                 .stageOverhead(stage)
                 .tripOverhead(trip)
-                .hostLoad(hostLoad())
+                .hostLoad(hostLoad)
                 .build();
     }
 
@@ -151,42 +162,37 @@ final class CudaProfiler {
         points.merge(size, Math.max(1e-9, millis / 1e3), Math::min);
     }
 
-    private void linear(SortedMap<Double, Double> linear, SortedMap<Double, Double> postLayer) {
-        for (int rows : ROWS) {
-            if (rows <= decodeRows) {
-                double inner = timer.decodeLayers(decodes, rows, REPEATS);
-                put(linear, rows, inner / layers);
-                put(postLayer, rows, timer.decodeWhole(decodes, rows, REPEATS) - inner);
-            }
+    private void linear(
+            SortedMap<Double, Double> linear, SortedMap<Double, Double> postLayer, ProgressCounter counter) {
+        for (int rows : points.rows()) {
+            double inner = timer.decodeLayers(decodes, rows, REPEATS);
+            put(linear, rows, inner / layers);
+            put(postLayer, rows, timer.decodeWhole(decodes, rows, REPEATS) - inner);
+            counter.finished();
         }
-        int max = Math.min(promptTokens, MAX_PROMPT); // beyond it each row costs the same
-        for (int rows = 512; rows / 2 < max; rows *= 2) {
-            int tokens = Math.min(rows, max);
-            if (tokens > linear.lastKey()) {
-                put(linear, tokens, timer.promptLayers(prompts, tokens, gpuBlocks, REPEATS) / layers);
-            }
+        for (int tokens : points.prompts()) {
+            put(linear, tokens, timer.promptLayers(prompts, tokens, gpuBlocks, REPEATS) / layers);
+            counter.finished();
         }
     }
 
-    private SortedMap<Double, Double> prefillAttention() {
-        SortedMap<Double, Double> points = new TreeMap<>();
-        for (int tokens = 128; tokens / 2 < promptTokens && tokens <= MAX_PROMPT; tokens *= 4) {
-            int count = Math.min(tokens, promptTokens);
+    private SortedMap<Double, Double> prefillAttention(ProgressCounter counter) {
+        SortedMap<Double, Double> times = new TreeMap<>();
+        for (int tokens : points.prefills()) {
             put(
-                    points,
-                    count * (count + 1.0) / 2,
-                    timer.prefill(prompts, count, gpuBlocks, REPEATS).attention() / layers);
+                    times,
+                    tokens * (tokens + 1.0) / 2,
+                    timer.prefill(prompts, tokens, gpuBlocks, REPEATS).attention() / layers);
+            counter.finished();
         }
-        return points;
+        return times;
     }
 
     /** What context adds to steps of the same number of rows without context. */
-    private SortedMap<Double, Double> gpuAttention() {
-        SortedMap<Double, Double> points = new TreeMap<>();
+    private SortedMap<Double, Double> gpuAttention(ProgressCounter counter) {
+        SortedMap<Double, Double> times = new TreeMap<>();
         AttentionSpan span = new AttentionSpan(shape.config().windows());
-        int max = Math.min(gpuBlocks * ModelShape.BLOCK_TOKENS, MAX_CONTEXT);
-        for (int size = 512; size < 4 * max; size *= 4) {
-            int tokens = Math.min(size, max);
+        for (int tokens : points.contexts()) {
             int rows = Math.min(Math.max(1, tokens / 1024), decodeRows);
             // whole blocks, of which the pool has no more
             int blocks = Math.min(tokens / rows, shape.config().contextTokens()) / ModelShape.BLOCK_TOKENS;
@@ -195,15 +201,16 @@ final class CudaProfiler {
                     .whole();
             double bare =
                     timer.decode(decodes, rows, rows, 1, 0, gpuBlocks, REPEATS).whole();
-            put(points, (double) rows * span.tokens(context), (whole - bare) / layers);
+            put(times, (double) rows * span.tokens(context), (whole - bare) / layers);
+            counter.finished();
         }
-        return points;
+        return times;
     }
 
-    private SortedMap<Double, Double> transfers() {
-        SortedMap<Double, Double> points = new TreeMap<>();
+    private SortedMap<Double, Double> transfers(ProgressCounter counter) {
+        SortedMap<Double, Double> times = new TreeMap<>();
         int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
-        for (int blocks = 1; blocks <= Math.min(pools.hostBlocks(), gpuBlocks / ratio); blocks *= 8) {
+        for (int blocks : points.transfers()) {
             int[] gpu = IntStream.range(0, blocks * ratio).toArray();
             int[] host = IntStream.range(0, blocks).toArray();
             int tokens = blocks * HostFormat.BLOCK_TOKENS;
@@ -214,14 +221,23 @@ final class CudaProfiler {
                 pools.begin(stream);
                 pools.end(stream);
             });
-            put(points, (double) HostFormat.bytesPerToken(shape) * tokens, millis);
+            put(times, (double) HostFormat.bytesPerToken(shape) * tokens, millis);
+            counter.finished();
         }
         pools.beginStep(List.of(), new int[0]);
-        return points;
+        return times;
     }
 
-    private SortedMap<Integer, Curve> cpuAttention() {
-        filled = (int) Math.min(pools.hostBlocks(), HOST_BYTES / (HostFormat.blockBytes(shape) * layers));
+    /** Contexts of which there are enough host tokens to keep all workers busy. */
+    private List<Integer> hostContexts() {
+        return IntStream.of(CONTEXTS)
+                .takeWhile(context -> hostTokensOf(context) >= (context > CONTEXTS[0] ? workers.count() : 1)
+                        && context <= shape.config().contextTokens())
+                .boxed()
+                .toList();
+    }
+
+    private SortedMap<Integer, Curve> cpuAttention(List<Integer> contexts, ProgressCounter counter) {
         pools.randomiseHost(filled, shape.type());
         SortedMap<Double, Double> sameLayer = new TreeMap<>();
         SortedMap<Double, Double> inFlight = new TreeMap<>();
@@ -234,15 +250,10 @@ final class CudaProfiler {
             }
             for (int round = 0; round < ROUNDS; round++) {
                 put(sameLayer, SHORTEST, secondsPerSameLayerTask(busy, SHORTEST) * 1e3);
-                for (int context : CONTEXTS) {
-                    int count = hostTokensOf(context);
-                    if (context > CONTEXTS[0] && count < threads
-                            || count == 0
-                            || context > shape.config().contextTokens()) {
-                        break; // too few host tokens to keep all workers busy
-                    }
+                for (int context : contexts) {
                     put(sameLayer, context, secondsPerSameLayerTask(busy, context) * 1e3);
-                    put(inFlight, context, secondsPerTask(busy, count, context) * 1e3);
+                    put(inFlight, context, secondsPerTask(busy, hostTokensOf(context), context) * 1e3);
+                    counter.finished();
                 }
             }
         }

@@ -12,6 +12,7 @@ import dev.tandem.cuda.step.StepBuffers;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.Profile;
+import dev.tandem.fetch.Progress;
 import java.util.Optional;
 
 /**
@@ -99,7 +100,7 @@ public final class CudaTimings {
      * @param promptTokens max rows of a step
      * @throws CudaException without attention threads or host blocks
      */
-    public Profile profile(String name, int decodeRows, int promptTokens) {
+    public Profile profile(String name, int decodeRows, int promptTokens, Progress progress) {
         HostTokenTracker tokens = hostTokens.orElseThrow(() ->
                 new CudaException("profiling needs threads for the CPU's attention: use a strategy with a host tier"));
         if (pools.hostBlocks() == 0) {
@@ -109,7 +110,7 @@ public final class CudaTimings {
         randomise();
         CudaProfiler profiler =
                 new CudaProfiler(timer, stream, pools, shape, inputs, tokens, clock, decodeRows, promptTokens);
-        return profiler.measure(name);
+        return profiler.measure(name, progress);
     }
 
     /** Writes random values into the GPU pool; zeros would make measurements too fast. */

@@ -16,6 +16,8 @@ import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.step.GraphCache;
 import dev.tandem.cuda.step.StepBuffer;
 import dev.tandem.engine.strategy.PiggybackedPrefill;
+import dev.tandem.fetch.Progress;
+import dev.tandem.fetch.ProgressCounter;
 import dev.tandem.model.config.ModelConfig;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -47,10 +49,13 @@ public final class GemmAutotuner {
 
     private final LayerGemms gemms;
     private final AutotuneCache choices;
+    private final Progress progress;
 
-    public GemmAutotuner(LayerGemms gemms, AutotuneCache choices) {
+    /** @param progress in row counts, both those measured and those kept by an earlier start */
+    public GemmAutotuner(LayerGemms gemms, AutotuneCache choices, Progress progress) {
         this.gemms = gemms;
         this.choices = choices;
+        this.progress = progress;
     }
 
     /** Everything that decides which GEMMs are fastest, and which of them are measured. */
@@ -96,18 +101,21 @@ public final class GemmAutotuner {
      * @param slots of in-flight tokens, which a step may have besides
      */
     public void algorithms(Stream stream, Activations activations, int graphRows, int sampled, int max, int slots) {
-        int dense = Math.max(graphRows, Math.min(DENSE_ROWS, max));
-        for (int rows = Kernels.GEMV_MAX_ROWS; rows <= dense; rows += GraphCache.BUCKET_STEP) {
+        List<Integer> dense = denseRows(graphRows, max);
+        List<Integer> sparse = sparseRows(max);
+        ProgressCounter counter =
+                new ProgressCounter(progress, "choosing GEMM algorithms", dense.size() + sparse.size());
+        for (int rows : dense) {
             gemms.measure(stream, activations, rows);
             if (rows <= GemmPlan.roundUp(sampled)) {
                 gemms.measureHead(stream, activations, rows);
             }
+            counter.finished();
         }
-        for (int rows = DENSE_ROWS; rows < max; rows += rows < 2 * DENSE_ROWS ? SPARSE_STEP : rows) {
+        for (int rows : sparse) {
             gemms.measure(stream, activations, rows);
+            counter.finished();
         }
-        // waiting prompts fill steps to the last token
-        gemms.measure(stream, activations, max);
         for (int rows = GemmPlan.ROW_STEP; rows <= GemmPlan.roundUp(max + slots); rows += GemmPlan.ROW_STEP) {
             gemms.load(stream, activations, rows);
             if (rows <= GemmPlan.roundUp(sampled)) {
@@ -115,6 +123,21 @@ public final class GemmAutotuner {
             }
         }
         activations.clear(stream);
+    }
+
+    /** Row counts of replayed steps and of small prompt steps, all of which are measured. */
+    static List<Integer> denseRows(int graphRows, int max) {
+        int dense = Math.max(graphRows, Math.min(DENSE_ROWS, max));
+        return IntStream.iterate(Kernels.GEMV_MAX_ROWS, rows -> rows <= dense, rows -> rows + GraphCache.BUCKET_STEP)
+                .boxed()
+                .toList();
+    }
+
+    /** Row counts of large prompt steps that are measured. The last is {@code max}, to which waiting prompts fill. */
+    static List<Integer> sparseRows(int max) {
+        IntStream below = IntStream.iterate(
+                DENSE_ROWS, rows -> rows < max, rows -> rows + (rows < 2 * DENSE_ROWS ? SPARSE_STEP : rows));
+        return IntStream.concat(below, IntStream.of(max)).boxed().toList();
     }
 
     /**
@@ -127,16 +150,19 @@ public final class GemmAutotuner {
      */
     public GemmPlan plan(StepTimer timer, CudaForward forward, StepBuffer inputs, int maxRows) {
         GemmPlan plan = forward.plan();
-        for (int rows : plan.choices()) {
-            if (rows > inputs.rowCapacity()) {
-                break;
-            }
+        List<Integer> decode = plan.choices().stream()
+                .filter(rows -> rows <= inputs.rowCapacity())
+                .toList();
+        List<Integer> pairs = gemms.hasGemmSwiglu() ? pairRows(maxRows) : List.of();
+        ProgressCounter counter = new ProgressCounter(progress, "choosing GEMM methods", decode.size() + pairs.size());
+        for (int rows : decode) {
             CudaForward current = forward.with(plan);
             Method method = Method.valueOf(choices.of(
                     "gemm/" + rows, () -> fastest(timer, current, inputs, rows).name()));
             plan = plan.with(rows, method);
+            counter.finished();
         }
-        return withCrossover(timer, forward.with(plan), maxRows);
+        return pairs.isEmpty() ? plan : plan.with(crossover(timer, forward.with(plan), pairs, counter));
     }
 
     /**
@@ -163,21 +189,28 @@ public final class GemmAutotuner {
                 .orElseThrow());
     }
 
-    private GemmPlan withCrossover(StepTimer timer, CudaForward forward, int maxRows) {
-        GemmPlan plan = forward.plan();
-        if (!gemms.hasGemmSwiglu() || maxRows < LayerGemms.PAIR_ROWS) {
-            return plan;
-        }
+    /** Row counts for which gate, up and SwiGLU are measured both ways; none where no step has enough rows. */
+    static List<Integer> pairRows(int maxRows) {
+        return maxRows < LayerGemms.PAIR_ROWS
+                ? List.of()
+                : IntStream.iterate(LayerGemms.PAIR_ROWS, rows -> rows / 2 < maxRows, rows -> 2 * rows)
+                        .map(rows -> Math.min(rows, maxRows))
+                        .boxed()
+                        .toList();
+    }
+
+    private SwigluCrossover crossover(
+            StepTimer timer, CudaForward forward, List<Integer> pairs, ProgressCounter counter) {
         SortedMap<Integer, Double> apart = new TreeMap<>();
         SortedMap<Integer, Double> together = new TreeMap<>();
-        for (int rows = LayerGemms.PAIR_ROWS; rows / 2 < maxRows; rows *= 2) {
-            int count = Math.min(rows, maxRows);
-            String[] millis = choices.of("gate-up/" + count, () -> gateUpBothWays(timer, forward, count))
+        for (int rows : pairs) {
+            String[] millis = choices.of("gate-up/" + rows, () -> gateUpBothWays(timer, forward, rows))
                     .split(" ");
-            apart.put(count, Double.valueOf(millis[0]));
-            together.put(count, Double.valueOf(millis[1]));
+            apart.put(rows, Double.valueOf(millis[0]));
+            together.put(rows, Double.valueOf(millis[1]));
+            counter.finished();
         }
-        return plan.with(SwigluCrossover.of(apart, together, gemms::gemmSwigluTurns));
+        return SwigluCrossover.of(apart, together, gemms::gemmSwigluTurns);
     }
 
     /** Milliseconds of both ways, by turns, the minimum of each: two kernels, then one. */

@@ -40,7 +40,7 @@ public final class GpuRig implements AutoCloseable {
         this.random = new SplittableRandom(seed);
         this.device = new Device(CudaLibraries.driver().orElseThrow(), 0, 0);
         this.stream = device.stream("test");
-        this.kernels = new Kernels(device, shape, compiler);
+        this.kernels = new Kernels(device, shape, compiler, Progress.SILENT);
     }
 
     public static CudaLibraries libraries() {

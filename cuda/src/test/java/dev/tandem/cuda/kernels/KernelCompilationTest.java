@@ -8,10 +8,12 @@ import dev.tandem.cuda.ffi.Nvrtc;
 import dev.tandem.cuda.kernels.KernelCatalogue.Entry;
 import dev.tandem.cuda.kernels.KernelCatalogue.Unit;
 import dev.tandem.cuda.kernels.KernelCompiler.Usage;
+import dev.tandem.fetch.Progress;
 import dev.tandem.model.config.DataType;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
@@ -247,6 +249,24 @@ class KernelCompilationTest {
             Files.write(files.findFirst().orElseThrow(), new byte[5]);
         }
         assertThat(second.cubin("rows", 90, defines)).isEqualTo(cubin);
+    }
+
+    @Test
+    void progressCountsTheUnitsThatAreNotInTheCache() {
+        ModelShape shape = KernelCatalogue.models(DataType.FLOAT16).getFirst();
+        List<Unit> units = KernelCatalogue.units(shape, 90, KernelCatalogue.sharedMemory(90)).stream()
+                .filter(unit -> Set.of("rows", "sample", "host_transfer").contains(unit.source()))
+                .toList();
+        KernelCompiler compiler = new KernelCompiler(() -> NVRTC, cache);
+        byte[] kept = compiler.cubin(units.get(1).source(), 90, units.get(1).defines());
+        List<String> reports = new ArrayList<>();
+        Progress progress = (what, done, total) -> reports.add(what + " " + done + "/" + total);
+        List<byte[]> cubins = compiler.cubins(units, 90, progress);
+        assertThat(reports).containsExactly("compiling kernels 0/2", "compiling kernels 1/2", "compiling kernels 2/2");
+        assertThat(cubins).hasSize(3);
+        assertThat(cubins.get(1)).as("units keep their order").isEqualTo(kept);
+        assertThat(compiler.cubins(units, 90, progress)).containsExactlyElementsOf(cubins);
+        assertThat(reports).as("nothing is left to compile").hasSize(3);
     }
 
     @Test

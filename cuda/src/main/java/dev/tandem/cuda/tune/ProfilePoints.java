@@ -1,0 +1,63 @@
+package dev.tandem.cuda.tune;
+
+import dev.tandem.cuda.hostattention.HostFormat;
+import dev.tandem.cuda.kernels.ModelShape;
+import java.util.List;
+import java.util.stream.IntStream;
+
+/**
+ * The sizes for which a profile times the GPU.
+ *
+ * @param rows of decode steps
+ * @param prompts tokens of prompt steps, all longer than the longest decode step
+ * @param prefills tokens of prompt steps whose attention is timed
+ * @param contexts context tokens of decode steps, over all rows
+ * @param transfers host blocks that are copied at a time
+ */
+record ProfilePoints(
+        List<Integer> rows,
+        List<Integer> prompts,
+        List<Integer> prefills,
+        List<Integer> contexts,
+        List<Integer> transfers) {
+    /** Max context tokens measured, over all rows; beyond them each token costs the same. */
+    private static final int MAX_CONTEXT = 131_072;
+    /** Max prompt tokens of a measured step; beyond them each row costs the same. */
+    private static final int MAX_PROMPT = 4096;
+
+    private static final int[] ROWS = {1, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512};
+
+    /**
+     * The sizes up to what an executor allows.
+     *
+     * @param decodeRows max rows of decode steps
+     * @param promptTokens max tokens of a prompt
+     */
+    static ProfilePoints of(int decodeRows, int promptTokens, int gpuBlocks, int hostBlocks) {
+        List<Integer> rows =
+                IntStream.of(ROWS).filter(count -> count <= decodeRows).boxed().toList();
+        int maxPrompt = Math.min(promptTokens, MAX_PROMPT);
+        IntStream prompts = IntStream.iterate(512, size -> size / 2 < maxPrompt, size -> 2 * size)
+                .map(size -> Math.min(size, maxPrompt))
+                .filter(size -> size > rows.getLast());
+        IntStream prefills = IntStream.iterate(
+                        128, size -> size / 2 < promptTokens && size <= MAX_PROMPT, size -> 4 * size)
+                .map(size -> Math.min(size, promptTokens));
+        int maxContext = Math.min(gpuBlocks * ModelShape.BLOCK_TOKENS, MAX_CONTEXT);
+        IntStream contexts = IntStream.iterate(512, size -> size < 4 * maxContext, size -> 4 * size)
+                .map(size -> Math.min(size, maxContext));
+        int maxTransfer = Math.min(hostBlocks, gpuBlocks * ModelShape.BLOCK_TOKENS / HostFormat.BLOCK_TOKENS);
+        IntStream transfers = IntStream.iterate(1, blocks -> blocks <= maxTransfer, blocks -> 8 * blocks);
+        return new ProfilePoints(
+                rows,
+                prompts.boxed().toList(),
+                prefills.boxed().toList(),
+                contexts.boxed().toList(),
+                transfers.boxed().toList());
+    }
+
+    /** The number of points, over all lists. */
+    int count() {
+        return rows.size() + prompts.size() + prefills.size() + contexts.size() + transfers.size();
+    }
+}
