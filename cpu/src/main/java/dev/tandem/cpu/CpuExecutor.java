@@ -91,7 +91,6 @@ public final class CpuExecutor implements Executor {
                     .inFlight(MAX_SLOTS, Integer.MAX_VALUE, true)
                     .scoresPrompts(true)
                     .windows(config.windows())
-                    .groupsLayers(true)
                     .build();
             this.stores = new KvStores(
                     store(KvTier.GPU, config, options.kvType()), store(KvTier.HOST, config, options.kvType()));

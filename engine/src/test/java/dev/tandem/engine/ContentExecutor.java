@@ -108,8 +108,7 @@ public final class ContentExecutor implements Executor {
     }
 
     /**
-     * An executor whose layers have windows. Where these differ, each group of layers has blocks of its own, and
-     * offloaded prefills are written to the host directly.
+     * An executor whose layers have windows. Where these differ, each group of layers has blocks of its own.
      *
      * @param windows [layers] how many tokens a token attends to; 0 for all
      */
@@ -123,7 +122,6 @@ public final class ContentExecutor implements Executor {
             Readiness readiness) {
         this.windows = windows;
         int layers = windows.size();
-        boolean groups = windows.stream().distinct().count() > 1;
         this.hostBlock = hostBlock;
         this.limits = ExecutorLimits.builder()
                 .vocabulary(1000)
@@ -132,13 +130,12 @@ public final class ContentExecutor implements Executor {
                 .hostBlockTokens(hostBlock)
                 .gpuBlocks(gpuBlocks)
                 .hostBlocks(hostBlocks)
-                .stagesPrefills(!groups)
+                .stagesPrefills(true)
                 .maxBatchTokens(maxBatchTokens)
                 .layers(layers)
                 .kvBytesPerToken(8)
                 .overlaps(true)
                 .windows(windows)
-                .groupsLayers(groups)
                 .inFlight(256, Integer.MAX_VALUE, true)
                 .build();
         this.readiness = readiness;

@@ -3,7 +3,6 @@ package dev.tandem.engine.executor;
 import dev.tandem.engine.kv.AttentionSpan;
 import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvTier;
-import dev.tandem.engine.kv.KvWindow;
 import dev.tandem.engine.kv.PrefillStaging;
 import java.util.List;
 
@@ -56,16 +55,7 @@ public final class ExecutorLimits {
         maxSharedBlocks = builder.maxSharedBlocks;
         scoresPrompts = builder.scoresPrompts;
         windows = builder.windows;
-        layout = layout(builder.groupsLayers);
-    }
-
-    private KvLayout layout(boolean groupsLayers) {
-        boolean alike = windows.stream().distinct().count() == 1;
-        if (groupsLayers && windows.size() > 1 && !alike) {
-            return KvLayout.of(windows, hostBlockTokens, maxBatchTokens);
-        }
-        int window = alike ? windows.getFirst() : 0;
-        return KvLayout.of(window > 0 ? new KvWindow(window, hostBlockTokens, maxBatchTokens) : KvWindow.NONE);
+        layout = KvLayout.of(windows, hostBlockTokens, maxBatchTokens);
     }
 
     private static void requirePositive(String name, int value) {
@@ -99,9 +89,11 @@ public final class ExecutorLimits {
         return gpuBlocks;
     }
 
-    /** How many of the {@link #gpuBlocks} a step borrows to offload prefills. */
+    /** How many of the GPU's {@link #pages} a step borrows to offload prefills. */
     public PrefillStaging staging() {
-        return stagesPrefills ? new PrefillStaging(blockTokens, hostBlockTokens, layers) : PrefillStaging.NONE;
+        return stagesPrefills
+                ? new PrefillStaging(blockTokens, hostBlockTokens, layers / layout.groups())
+                : PrefillStaging.NONE;
     }
 
     /** Bytes of GPU memory for KV. Strategies are compared at equal values. */
@@ -175,10 +167,7 @@ public final class ExecutorLimits {
         return scoresPrompts;
     }
 
-    /**
-     * Which part of its KV a sequence holds, by group of layers. An executor that does not group layers frees KV behind
-     * a window if all layers have the same: its blocks have the KV of all layers.
-     */
+    /** Which part of its KV a sequence holds, by group of layers. */
     public KvLayout layout() {
         return layout;
     }
@@ -233,7 +222,6 @@ public final class ExecutorLimits {
         private long maxSharedBlocks = Long.MAX_VALUE;
         private boolean scoresPrompts;
         private List<Integer> windows = List.of();
-        private boolean groupsLayers;
 
         private Builder() {}
 
@@ -332,15 +320,6 @@ public final class ExecutorLimits {
         /** Sets the sliding window of each layer, 0 for none; empty, or without it, no layer has one. */
         public Builder windows(List<Integer> value) {
             windows = List.copyOf(value);
-            return this;
-        }
-
-        /**
-         * Sets whether layers with different windows have blocks of their own, as {@link KvLayout} divides them; false
-         * without it.
-         */
-        public Builder groupsLayers(boolean value) {
-            groupsLayers = value;
             return this;
         }
 

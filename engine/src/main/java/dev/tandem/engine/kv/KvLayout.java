@@ -55,11 +55,14 @@ public final class KvLayout {
     /**
      * The groups of a model.
      *
-     * @param windows of each layer, 0 for none
+     * @param windows of each layer, 0 for none; empty when no layer has one
      * @param unit as in {@link KvWindow}
      * @param maxChunk as in {@link KvWindow}
      */
     public static KvLayout of(List<Integer> windows, int unit, int maxChunk) {
+        if (windows.stream().distinct().count() <= 1) {
+            return of(windows.isEmpty() ? KvWindow.NONE : window(windows.getFirst(), unit, maxChunk));
+        }
         // layers that hold most come first
         List<Integer> distinct = windows.stream()
                 .distinct()
@@ -78,11 +81,14 @@ public final class KvLayout {
                     indexOfLayer[layer] = count++ % perGroup;
                 }
             }
-            KvWindow held = window == 0 ? KvWindow.NONE : new KvWindow(window, unit, maxChunk);
-            kinds.add(new Kind(held, first, count / perGroup));
+            kinds.add(new Kind(window(window, unit, maxChunk), first, count / perGroup));
             first += count / perGroup;
         }
         return new KvLayout(kinds, groupOfLayer, indexOfLayer);
+    }
+
+    private static KvWindow window(int tokens, int unit, int maxChunk) {
+        return tokens == 0 ? KvWindow.NONE : new KvWindow(tokens, unit, maxChunk);
     }
 
     private static int layersPerGroup(List<Integer> windows) {

@@ -4,15 +4,15 @@ package dev.tandem.engine.kv;
  * How many GPU blocks hold KV in transit while a step offloads prefills to the host layer by layer (NEO §3.1).
  *
  * <p>A step borrows free blocks of the GPU pool and gives them back when it ends. A block is as large as the KV of its
- * tokens in all layers, so it has room for many tokens of one layer. The GPU writes one layer while the layer before
- * leaves, so a step holds two layers of its offloaded prompts. Beside these lie buffers in the host's format, one layer
- * per direction of the link: the copy engine needs contiguous host blocks.
+ * tokens in all layers of a group, so it may have room for many tokens of one layer. The GPU writes one layer while the
+ * layer before leaves, so a step holds two layers of its offloaded prompts. Beside these lie buffers in the host's
+ * format, one layer per direction of the link: the copy engine needs contiguous host blocks.
  *
  * <p>Strategies with and without offload thus have equal pools, and a strategy that offloads nothing loses nothing.
  *
  * @param blockTokens tokens of a GPU block
  * @param hostBlockTokens tokens of a host block
- * @param layers of the model; 0 where prefills need no staging
+ * @param layers of a group, so of a block ({@link KvLayout}); 0 where prefills need no staging
  */
 public record PrefillStaging(int blockTokens, int hostBlockTokens, int layers) {
     /** For executors that write prefills to the host directly. */
@@ -77,12 +77,18 @@ public record PrefillStaging(int blockTokens, int hostBlockTokens, int layers) {
 
     /** Blocks that hold two layers of {@code gpuBlocks} blocks of prompts. */
     public int layerBlocks(int gpuBlocks) {
-        return layers == 0 ? 0 : blocks(gpuBlocks, pairsPerBlock());
+        if (layers == 0) {
+            return 0;
+        }
+        return pairsPerBlock() == 0 ? 2 * gpuBlocks : blocks(gpuBlocks, pairsPerBlock());
     }
 
-    /** Two layers of one block of a prompt lie side by side; the number of such pairs in a GPU block. */
+    /**
+     * Two layers of one block of a prompt lie side by side; the number of such pairs in a GPU block. 0 where a block has
+     * one layer: then the two layers take a block each.
+     */
     public int pairsPerBlock() {
-        return Math.max(1, layers / 2);
+        return layers / 2;
     }
 
     /** Blocks that hold {@code hostBlocks} host blocks of one layer; 0 where {@link #copiesPerBlock} is. */

@@ -46,9 +46,9 @@ class PrefillStagingTest {
     }
 
     @Test
-    void modelsOfFewLayersHaveNoRoomForCopiesAndOneLayerNeedsOneLayerBlock() {
+    void blocksOfFewLayersHaveNoRoomForCopiesAndTwoOfOneLayerHoldTwoLayers() {
         assertThat(new PrefillStaging(16, 64, 3).blocks(new Need(10, 5))).isEqualTo(10);
-        assertThat(new PrefillStaging(16, 64, 1).blocks(new Need(10, 5))).isEqualTo(10);
+        assertThat(new PrefillStaging(16, 64, 1).blocks(new Need(10, 5))).isEqualTo(2 * 10);
         assertThat(new PrefillStaging(16, 64, 5).blocks(new Need(10, 5))).isEqualTo(5 + 5);
     }
 
