@@ -166,6 +166,7 @@ public final class CudaExecutor implements Executor {
                     device,
                     kernels,
                     shape,
+                    shape.layout(plan.maxRows()),
                     gpuBlocks,
                     plan.offloadedBlocks(shape),
                     options.hostBytes(),
@@ -204,7 +205,7 @@ public final class CudaExecutor implements Executor {
             // tuning
             long beforeGraphs = device.memory().free();
             StepLayout layout = new StepLayout(partition);
-            StepTimer untunedTimer = owned.own(new StepTimer(device, stream, untuned, layout, shape));
+            StepTimer untunedTimer = owned.own(new StepTimer(device, stream, untuned, layout, pools.layout(), shape));
             untunedTimer.runBuckets(inputs.graph(), plan.decodeRows());
             CudaForward forward = untuned.with(autotuner.plan(untunedTimer, untuned, inputs.graph(), plan.maxRows()));
             StepTimer timer = untunedTimer.of(forward);
@@ -278,7 +279,7 @@ public final class CudaExecutor implements Executor {
                 .inFlight(plan.slots(), hasHostTier ? HostAttentionQueues.MAX : 0, hasHostTier)
                 .piggybackedTokens(piggybacked)
                 .windows(shape.config().windows())
-                .maxSharedBlocks(KvPools.sharedBlocks(pools.gpuBlocks()))
+                .maxSharedBlocks(KvPools.sharedPages(pools.pages()))
                 .build();
     }
 
@@ -292,6 +293,7 @@ public final class CudaExecutor implements Executor {
                 queues,
                 HostAttentionWorkers.Attention.fastest(shape, attention),
                 pools::hostBlock,
+                pools.layout(),
                 shape.config()::window,
                 time,
                 timeline,

@@ -6,6 +6,9 @@ import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.cuda.step.GraphCache;
 import dev.tandem.cuda.step.StepBuffers;
+import dev.tandem.cuda.step.TableSizes;
+import dev.tandem.engine.kv.KvLayout;
+import java.util.List;
 import java.util.Locale;
 
 /**
@@ -62,11 +65,25 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
     }
 
     /**
-     * Max block numbers of all sequences of a step: those of the pool, those that are listed again where sequences
-     * share KV, and those of offloaded prefills.
+     * Max block numbers of all sequences of a step, in each group of layers: those of the pool, those that are listed
+     * again where sequences share KV, and those of offloaded prefills. All groups of a kind list equally many, so each
+     * lists its part of the pages at most; with a window, as many as the sequences hold at a time.
      */
-    int tables(int gpuBlocks, ModelShape shape) {
-        return gpuBlocks + KvPools.sharedBlocks(gpuBlocks) + maxSequences + offloadedBlocks(shape);
+    TableSizes tables(int gpuBlocks, ModelShape shape) {
+        KvLayout layout = shape.layout(maxRows);
+        long pages = (long) gpuBlocks * layout.groups();
+        List<Integer> max = layout.kinds().stream()
+                .map(kind -> tables(kind, (pages + KvPools.sharedPages(pages)) / kind.groups(), layout)
+                        + maxSequences
+                        + offloadedBlocks(shape))
+                .toList();
+        return new TableSizes(layout, max);
+    }
+
+    private int tables(KvLayout.Kind kind, long listed, KvLayout layout) {
+        boolean bounded = layout.groups() > 1 && kind.window().slides();
+        long held = bounded ? (long) maxSequences * kind.window().maxHeld() / ModelShape.BLOCK_TOKENS : listed;
+        return Math.toIntExact(Math.min(listed, held));
     }
 
     /** Max blocks of the prefills that a step offloads. */

@@ -61,13 +61,14 @@ public final class AttentionLauncher {
                 | (layer == lastLayer ? KernelConstants.DECODE_LAST_LAYER : 0)
                 | (together ? KernelConstants.DECODE_OVERLAPS_PREFILL : 0);
         int window = shape.config().window(layer);
+        int group = pools.layout().groupOf(layer);
         kernels.decodeAttention.launch(
                 stream,
                 partition.attentionBlocks() + (carries ? 1 : 0),
                 1,
                 a.queries().address(),
                 pools.layer(layer),
-                step.tables(),
+                step.tables(group),
                 window > 0 ? step.windowedSequences() : step.sequences(),
                 window > 0 ? step.windowedHeader() : step.header(),
                 shape.scoreScale(),
@@ -91,23 +92,24 @@ public final class AttentionLauncher {
     private void prefill(Stream stream, Activations a, StepInputs step, Extent extent, int layer, long header) {
         int splits = partition.promptSplits(extent.tiles(), extent.rows());
         int units = shape.config().kvHeads() * extent.tiles() * splits;
+        int window = shape.config().window(layer);
         kernels.prefillAttention.launch(
                 stream,
                 kernels.prefillBlocks(units, partition.multiprocessors()),
                 1,
                 a.queries().address(),
                 pools.layer(layer),
-                step.tables(),
-                step.tiles(),
+                step.tables(pools.layout().groupOf(layer)),
+                window > 0 ? step.windowedTiles() : step.tiles(),
                 shape.scoreScale(),
                 a.attended().address(),
-                pools.gpuBlocks(),
+                pools.pages(),
                 pools.stagingShift(layer),
                 splits,
                 buffers.prefillPartials().address(),
                 buffers.prefillFinished().address(),
                 extent.tiles(),
                 header,
-                shape.config().window(layer));
+                window);
     }
 }

@@ -68,7 +68,7 @@ public final class HostTransferLauncher implements AutoCloseable {
     void send(Stream stream, StepInputs step, Extent extent, int layer) {
         stream.record(before);
         link.waitFor(before);
-        kernels.sendHostTokens.launch(link, extent.hostTokens(), 1, step.header(), step.slots(), hostTokens, layer);
+        kernels.sendHostTokens.launch(link, extent.hostTokens(), 1, step.header(), step.slots(0), hostTokens, layer);
         link.record(after);
     }
 
@@ -119,7 +119,7 @@ public final class HostTransferLauncher implements AutoCloseable {
                 Math.min(extent.hostTokens(), multiprocessors * RECEIVERS) + 1,
                 1,
                 step.header(),
-                step.slots(),
+                step.slots(0), // host tokens are in the slots of all groups
                 hostTokens,
                 layer,
                 subBatch * layers + layer,

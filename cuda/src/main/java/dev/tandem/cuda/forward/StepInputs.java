@@ -14,8 +14,11 @@ public interface StepInputs {
     /** [rows] positions in their sequences. */
     long positions();
 
-    /** [rows] where K and V are stored; -1: nowhere; below: -2 - index of a host token. */
-    long slots();
+    /**
+     * [rows] where K and V are stored in the layers of a group; -1: nowhere; below: -2 - index of a host token, in all
+     * groups.
+     */
+    long slots(int group);
 
     /** [samples] rows to sample. */
     long samples();
@@ -32,12 +35,15 @@ public interface StepInputs {
     /** [tiles] of prefill attention. */
     long tiles();
 
+    /** Likewise, in layers with a sliding window: their block tables begin elsewhere than those of the others. */
+    long windowedTiles();
+
     /** [sequences] of decode attention. */
     long sequences();
 
     /** Likewise, in layers with a sliding window: each begins at the first block of its window. */
     long windowedSequences();
 
-    /** Block tables, one after another. */
-    long tables();
+    /** Block tables of a group of layers, one after another. */
+    long tables(int group);
 }

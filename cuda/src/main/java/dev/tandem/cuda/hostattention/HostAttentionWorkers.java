@@ -10,6 +10,7 @@ import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cpu.topology.ThreadAffinity;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.model.config.ModelConfig;
@@ -105,6 +106,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
     private final HostAttentionQueues queues;
     private final Attention attention;
     private final HostBlocks blocks;
+    private final KvLayout layout;
     private final IntUnaryOperator windows;
     private final Clock clock;
     private final long watchdogNanos;
@@ -121,6 +123,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
     /**
      * Starts the workers.
      *
+     * @param layout which of a token's blocks are a layer's
      * @param windows of a layer, see {@link ModelConfig#window}
      * @param watchdogNanos time after which a task counts as stalled
      */
@@ -128,6 +131,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
             HostAttentionQueues queues,
             Attention attention,
             HostBlocks blocks,
+            KvLayout layout,
             IntUnaryOperator windows,
             Clock clock,
             Timeline timeline,
@@ -137,6 +141,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
         this.queues = queues;
         this.attention = attention;
         this.blocks = blocks;
+        this.layout = layout;
         this.windows = windows;
         this.clock = clock;
         this.watchdogNanos = watchdogNanos;
@@ -373,7 +378,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
         PagedDecodeAttention single = attention.single();
         BlockFormat format = single.format();
         int first = sameLayer ? context.subtasks.first : 0;
-        KvView table = hostToken.admission.kv(0);
+        KvView table = hostToken.admission.kv(layout.groupOf(layer));
         int count = (hostToken.context() - 1) / BlockFormat.TOKENS + 1;
         if (context.blocks.length < count) {
             context.blocks = new long[2 * count];
@@ -429,7 +434,8 @@ public final class HostAttentionWorkers implements AutoCloseable {
             return 0;
         }
         int layer = HostAttentionQueues.layer(task);
-        return blocks.address(layer, hostToken.admission.kv(0).block(visible(hostToken, layer) / BlockFormat.TOKENS));
+        KvView table = hostToken.admission.kv(layout.groupOf(layer));
+        return blocks.address(layer, table.block(visible(hostToken, layer) / BlockFormat.TOKENS));
     }
 
     /** Waits until running tasks end, but not for stalled ones: see {@link #ended}. */

@@ -4,6 +4,7 @@ import static dev.tandem.cuda.kernels.KernelConstants.define;
 
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.PrefillStaging;
 import dev.tandem.model.config.Activation;
 import dev.tandem.model.config.DataType;
@@ -133,6 +134,20 @@ public record ModelShape(ModelConfig config, DecoderVariant variant, DataType ty
         return (config.heads() + 2 * config.kvHeads()) * headWidth();
     }
 
+    /**
+     * Which layers share pages, and how much KV they hold.
+     *
+     * @param maxChunk max tokens of a sequence that a step computes
+     */
+    public KvLayout layout(int maxChunk) {
+        return KvLayout.of(config.windows(), BlockFormat.TOKENS, maxChunk);
+    }
+
+    /** Layers whose KV a page has: those of a group of {@link #layout}. */
+    public int layersPerPage() {
+        return config.layers() / layout(1).groups();
+    }
+
     /** Bytes of a KV block: all layers of its tokens. */
     public long blockBytes() {
         return layerBlockBytes() * config.layers();
@@ -148,9 +163,9 @@ public record ModelShape(ModelConfig config, DecoderVariant variant, DataType ty
         return blockBytes() / BLOCK_TOKENS;
     }
 
-    /** How many GPU blocks a step borrows to offload prefills. */
+    /** How many pages a step borrows to offload prefills. */
     public PrefillStaging staging() {
-        return new PrefillStaging(BLOCK_TOKENS, BlockFormat.TOKENS, config.layers());
+        return new PrefillStaging(BLOCK_TOKENS, BlockFormat.TOKENS, layersPerPage());
     }
 
     /** Bytes of shared memory that a stage of K and V of prefill attention takes. */
@@ -198,7 +213,7 @@ public record ModelShape(ModelConfig config, DecoderVariant variant, DataType ty
         List<String> defines = new ArrayList<>(KernelConstants.defines());
         defines.addAll(List.of(
                 define("BF16", type == DataType.BFLOAT16 ? 1 : 0),
-                define("LAYERS", config.layers()),
+                define("LAYERS_PER_PAGE", layersPerPage()),
                 define("HIDDEN", hidden()),
                 define("HIDDEN_REAL", config.hidden()),
                 define("HEADS", config.heads()),

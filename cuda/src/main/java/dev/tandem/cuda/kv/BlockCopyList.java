@@ -13,13 +13,14 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
+import java.util.function.Function;
 import java.util.function.IntUnaryOperator;
 import java.util.stream.IntStream;
 
 /**
- * The KV blocks that a step converts between the two tiers' formats ({@code struct Moves} of rows.cu). A count comes
- * first, then per move the host block, or where the staging has a copy of it, and the layer blocks of its tokens. The
- * address is fixed, so that CUDA graphs can read it.
+ * The KV blocks that a step converts between the two tiers' formats, in a section per group of layers ({@code struct
+ * Moves} of rows.cu). In a section a count comes first, then per move the host block, or where the staging has a copy
+ * of it, and the layer blocks of its tokens. The addresses are fixed, so that CUDA graphs can read them.
  *
  * <p>Owned by: engine thread.
  */
@@ -29,23 +30,27 @@ final class BlockCopyList implements AutoCloseable {
 
     private final DeviceBuffer device;
     private final PinnedBuffer pinned;
+    private final String label;
+    private final Section[] sections;
     /** Empty without --kv-checksums. */
     private Optional<TransferChecksums> sums = Optional.empty();
-
-    private int[] hosts = new int[64];
-    /** Layer blocks at which the copies of host blocks begin; for moves through copies only. */
-    private int[] copies = new int[0];
-
-    private int count;
 
     /** Receives consecutive host blocks whose copies are consecutive too; {@code layerBlock} has the first one's. */
     interface Run {
         void accept(int host, int layerBlock, int blocks);
     }
 
-    BlockCopyList(Device owner, int max, String label) {
-        device = owner.allocate(bytes(max), label);
-        pinned = owner.pinned(bytes(max), label);
+    /** @param max [groups] moves in a step */
+    BlockCopyList(Device owner, int[] max, String label) {
+        this.label = label;
+        this.sections = new Section[max.length];
+        int from = 0;
+        for (int group = 0; group < max.length; group++) {
+            sections[group] = new Section(from, max[group]);
+            from += 1 + max[group];
+        }
+        device = owner.allocate(bytes(from), label);
+        pinned = owner.pinned(bytes(from), label);
     }
 
     /** Verifies what moves from now on; takes ownership. */
@@ -68,90 +73,155 @@ final class BlockCopyList implements AutoCloseable {
         sums.ifPresent(s -> s.verify(this));
     }
 
-    private static long bytes(int moves) {
-        return (long) INTS * Integer.BYTES * (1 + moves);
+    /** @param entries moves and counts */
+    private static long bytes(int entries) {
+        return (long) INTS * Integer.BYTES * entries;
     }
 
     void clear() {
-        count = 0;
-    }
-
-    int count() {
-        return count;
-    }
-
-    int host(int move) {
-        return hosts[move];
-    }
-
-    int tokens(int move) {
-        return pinned.memory().getAtIndex(JAVA_INT, INTS * (move + 1) + 1);
-    }
-
-    long address() {
-        return device.address();
-    }
-
-    /**
-     * Adds a sequence's host blocks, from the one that holds token {@code first} to the last of {@code tokens} tokens.
-     *
-     * @param layerBlocks one for every {@link ModelShape#BLOCK_TOKENS} tokens of the sequence
-     */
-    void add(int[] hostBlocks, int[] layerBlocks, int first, int tokens) {
-        int begin = first / HostFormat.BLOCK_TOKENS * HostFormat.BLOCK_TOKENS;
-        for (int from = begin; from < tokens; from += HostFormat.BLOCK_TOKENS) {
-            if (count == hosts.length) {
-                hosts = Arrays.copyOf(hosts, 2 * count);
-            }
-            hosts[count] = hostBlocks[from / HostFormat.BLOCK_TOKENS];
-            int at = INTS * ++count;
-            int inBlock = Math.min(HostFormat.BLOCK_TOKENS, tokens - from);
-            set(at + 1, inBlock);
-            for (int i = 0; i < RATIO; i++) {
-                set(
-                        at + 2 + i,
-                        i * ModelShape.BLOCK_TOKENS < inBlock ? layerBlocks[from / ModelShape.BLOCK_TOKENS + i] : 0);
-            }
+        for (Section section : sections) {
+            section.count = 0;
         }
     }
 
-    private void set(int at, int value) {
-        pinned.memory().setAtIndex(JAVA_INT, at, value);
+    /** Whether no group has a move. */
+    boolean isEmpty() {
+        return max() == 0;
     }
 
-    /** @param step layer blocks from a copy to the next one that the copy engine copies with it */
-    void forEachRun(int step, Run run) {
-        for (int first = 0, next; first < count; first = next) {
-            next = first + 1;
-            while (next < count && hosts[next] == hosts[next - 1] + 1 && copies[next] == copies[next - 1] + step) {
-                next++;
-            }
-            run.accept(hosts[first], copies[first], next - first);
+    /** The moves of the group that has most. */
+    int max() {
+        int max = 0;
+        for (Section section : sections) {
+            max = Math.max(max, section.count);
         }
+        return max;
+    }
+
+    /** The moves of a group of layers. */
+    Section of(int group) {
+        return sections[group];
     }
 
     /** Uploads the list for kernels that address blocks of the host pool. */
     void upload(Stream stream) {
-        upload(stream, hosts);
+        uploadAll(stream, section -> section.hosts);
     }
 
     /**
-     * Uploads the list for kernels that address copies of host blocks in GPU memory.
+     * Uploads the list for kernels that address copies of host blocks in GPU memory. A step copies one layer at a time,
+     * so the copies of all groups lie in the same place.
      *
      * @param place layer block at which the n-th copy begins
      */
     void upload(Stream stream, IntUnaryOperator place) {
-        copies = IntStream.range(0, count).map(place).toArray();
-        upload(stream, copies);
+        int[] copies = IntStream.range(0, max()).map(place).toArray();
+        for (Section section : sections) {
+            section.copies = copies;
+        }
+        uploadAll(stream, section -> copies);
     }
 
-    private void upload(Stream stream, int[] blocks) {
-        if (count > 0) {
-            set(0, count);
-            for (int i = 0; i < count; i++) {
-                set(INTS * (i + 1), blocks[i]);
+    /** Kernels read the count of every group, once there is a move. */
+    private void uploadAll(Stream stream, Function<Section, int[]> blocks) {
+        if (isEmpty()) {
+            return;
+        }
+        for (Section section : sections) {
+            section.upload(stream, blocks.apply(section));
+        }
+    }
+
+    /** The moves of one group of layers. */
+    final class Section {
+        /** Where its count is, in entries of the list. */
+        private final int from;
+
+        private final int capacity;
+        private int[] hosts = new int[64];
+        /** Layer blocks at which the copies of host blocks begin; for moves through copies only. */
+        private int[] copies = new int[0];
+
+        private int count;
+
+        private Section(int from, int capacity) {
+            this.from = from;
+            this.capacity = capacity;
+        }
+
+        int count() {
+            return count;
+        }
+
+        int host(int move) {
+            return hosts[move];
+        }
+
+        int tokens(int move) {
+            return pinned.memory().getAtIndex(JAVA_INT, entry(move) + 1);
+        }
+
+        long address() {
+            return device.address() + bytes(from);
+        }
+
+        /** Index of the first int of a move. */
+        private int entry(int move) {
+            return INTS * (from + 1 + move);
+        }
+
+        /**
+         * Adds a sequence's host blocks, from the one that holds token {@code first} to the last of {@code tokens}
+         * tokens.
+         *
+         * @param layerBlocks one for every {@link ModelShape#BLOCK_TOKENS} tokens of the sequence
+         */
+        void add(int[] hostBlocks, int[] layerBlocks, int first, int tokens) {
+            int begin = first / HostFormat.BLOCK_TOKENS * HostFormat.BLOCK_TOKENS;
+            for (int start = begin; start < tokens; start += HostFormat.BLOCK_TOKENS) {
+                if (count == capacity) {
+                    throw new IllegalStateException(
+                            label + " of a step are more than " + capacity + " blocks of a group of layers");
+                }
+                if (count == hosts.length) {
+                    hosts = Arrays.copyOf(hosts, 2 * count);
+                }
+                hosts[count] = hostBlocks[start / HostFormat.BLOCK_TOKENS];
+                int at = entry(count++);
+                int inBlock = Math.min(HostFormat.BLOCK_TOKENS, tokens - start);
+                set(at + 1, inBlock);
+                for (int i = 0; i < RATIO; i++) {
+                    set(
+                            at + 2 + i,
+                            i * ModelShape.BLOCK_TOKENS < inBlock
+                                    ? layerBlocks[start / ModelShape.BLOCK_TOKENS + i]
+                                    : 0);
+                }
             }
-            stream.upload(device, 0, pinned.memory(), bytes(count));
+        }
+
+        private void set(int at, int value) {
+            pinned.memory().setAtIndex(JAVA_INT, at, value);
+        }
+
+        /** @param step layer blocks from a copy to the next one that the copy engine copies with it */
+        void forEachRun(int step, Run run) {
+            for (int first = 0, next; first < count; first = next) {
+                next = first + 1;
+                while (next < count && hosts[next] == hosts[next - 1] + 1 && copies[next] == copies[next - 1] + step) {
+                    next++;
+                }
+                run.accept(hosts[first], copies[first], next - first);
+            }
+        }
+
+        private void upload(Stream stream, int[] blocks) {
+            set(INTS * from, count);
+            for (int i = 0; i < count; i++) {
+                set(entry(i), blocks[i]);
+            }
+            long offset = bytes(from);
+            stream.upload(device, offset, pinned.memory().asSlice(offset), bytes(1 + count));
         }
     }
 

@@ -12,6 +12,7 @@ import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.weights.HalfFloats;
 import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.kv.Swap;
@@ -19,15 +20,17 @@ import dev.tandem.engine.step.Chunk;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.SplittableRandom;
+import java.util.function.ToIntFunction;
 import java.util.stream.IntStream;
 
 /**
- * The KV blocks of both tiers and the copies between them. GPU memory holds {@code [blocks][layers]} of prelude.cu's
- * format: a block is contiguous, so that a step can borrow it as staging for any layers. Pinned host memory holds
- * {@code [layers][blocks]} of the format that the CPU attends over. Kernels convert the format while they copy over the
- * link.
+ * The KV pages of both tiers and the copies between them; a page is a block of tokens in the layers of one group
+ * ({@link KvLayout}). GPU memory holds {@code [pages][layers of a group]} of prelude.cu's format: a page is contiguous,
+ * so that a step can borrow it as staging for any layers. Pinned host memory holds {@code [layers of a group][pages]} of
+ * the format that the CPU attends over. Kernels convert the format while they copy over the link.
  *
  * <p>Order within a step: swaps out, then swaps in, a few layers at a time, each before its layer writes KV. An
  * offloaded prefill's layer leaves its staging before the layer after next writes there ({@link PrefillOffload}). The
@@ -36,7 +39,7 @@ import java.util.stream.IntStream;
  * <p>Owned by: engine thread.
  */
 public final class KvPools implements AutoCloseable {
-    /** Layers per copy: a step's first layer waits for one copy. */
+    /** Layers per copy where all are of one group: a step's first layer waits for one copy. */
     private static final int LAYERS_AT_ONCE = 2;
     /**
      * Max references per GPU block on average, beyond the first; a hundred sequences over a prefix of a thirtieth of
@@ -63,7 +66,10 @@ public final class KvPools implements AutoCloseable {
     private final boolean checksums;
     private final ModelShape shape;
     private final Kernels kernels;
+    private final KvLayout layout;
     private final int layers;
+    private final int layersPerPage;
+    private final int layersAtOnce;
     private final int gpuBlocks;
     private final int hostBlocks;
     private final int copyBlocks;
@@ -78,6 +84,8 @@ public final class KvPools implements AutoCloseable {
     private final Event[] swapped;
 
     /**
+     * @param layout the groups of layers
+     * @param gpuBlocks blocks of all layers, each of a page per group
      * @param offloadedBlocks max blocks of the prefills that a step offloads
      * @param maxSequences max sequences that move in a step
      * @param checksums whether checksums are compared on both sides of every move
@@ -86,6 +94,7 @@ public final class KvPools implements AutoCloseable {
             Device device,
             Kernels kernels,
             ModelShape shape,
+            KvLayout layout,
             int gpuBlocks,
             int offloadedBlocks,
             long hostBytes,
@@ -95,11 +104,14 @@ public final class KvPools implements AutoCloseable {
         this.checksums = checksums;
         this.shape = shape;
         this.kernels = kernels;
+        this.layout = layout;
         this.layers = shape.config().layers();
+        this.layersPerPage = shape.layersPerPage();
+        this.layersAtOnce = layout.groups() == 1 ? LAYERS_AT_ONCE : 1;
         this.gpuBlocks = gpuBlocks;
         this.hostBlockBytes = HostFormat.blockBytes(shape);
-        this.hostBlocks =
-                (int) Math.min(Integer.MAX_VALUE / HostFormat.BLOCK_TOKENS, hostBytes / (hostBlockBytes * layers));
+        this.hostBlocks = (int) Math.min(
+                Integer.MAX_VALUE / HostFormat.BLOCK_TOKENS / layout.groups(), hostBytes / (hostBlockBytes * layers));
         this.copyBlocks = Math.clamp(device.multiprocessors() / SMS_PER_COPY_BLOCK, 1, MAX_COPY_BLOCKS);
         this.gpu = device.allocate(gpuBlocks * shape.blockBytes(), "the GPU KV pool");
         long bytes = hostBytes();
@@ -108,33 +120,43 @@ public final class KvPools implements AutoCloseable {
                 : device.pinnedHuge(bytes, "the host KV pool");
         int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
         int sequences = maxSequences + 1;
-        // each copy to the host has a host block of its own
-        this.outs = copyList(Math.max(1, hostBlocks), true, "swaps out");
-        this.ins = copyList(gpuBlocks / ratio + sequences, false, "swaps in");
+        // each copy to the host has a host page of its own, and the groups of a kind have equally many
+        this.outs = copyList(kind -> Math.max(1, hostPages() / kind.groups()), true, "swaps out");
+        this.ins = copyList(kind -> pages() / kind.groups() / ratio + sequences, false, "swaps in");
         this.prefillOffload = new PrefillOffload(device, kernels, this, shape, offloadedBlocks, maxSequences);
         this.swapping = device.stream("swaps");
         this.planned = device.event();
-        this.swapped = new Event[(layers + LAYERS_AT_ONCE - 1) / LAYERS_AT_ONCE];
+        this.swapped = new Event[(layers + layersAtOnce - 1) / layersAtOnce];
         for (int i = 0; i < swapped.length; i++) {
             swapped[i] = device.event();
         }
     }
 
     /**
-     * Max references to GPU blocks beyond the first of each. A block takes 4 bytes per reference in each step buffer,
-     * of the hundreds of KiB of its KV.
+     * Max references to GPU pages beyond the first of each. A page takes 4 bytes per reference in each step buffer, of
+     * the tens of KiB or more of its KV.
      */
-    public static int sharedBlocks(int gpuBlocks) {
-        return MAX_SHARERS * gpuBlocks;
+    public static long sharedPages(long pages) {
+        return MAX_SHARERS * pages;
     }
 
-    /** @param max moves in a step */
-    BlockCopyList copyList(int max, boolean toHost, String label) {
-        BlockCopyList list = new BlockCopyList(device, max, label);
+    /** @param max moves in a step, of each group of a kind */
+    BlockCopyList copyList(ToIntFunction<KvLayout.Kind> max, boolean toHost, String label) {
+        int[] perGroup = new int[layout.groups()];
+        for (KvLayout.Kind kind : layout.kinds()) {
+            Arrays.fill(perGroup, kind.first(), kind.end(), max.applyAsInt(kind));
+        }
+        BlockCopyList list = new BlockCopyList(device, perGroup, label);
         if (checksums) {
-            list.check(new TransferChecksums(device, kernels, shape, this::hostBlock, max, toHost, label));
+            int largest = Arrays.stream(perGroup).max().orElseThrow();
+            list.check(new TransferChecksums(device, kernels, shape, layout, this::hostBlock, largest, toHost, label));
         }
         return list;
+    }
+
+    /** The groups of layers. */
+    public KvLayout layout() {
+        return layout;
     }
 
     public PrefillOffload prefillOffload() {
@@ -145,29 +167,44 @@ public final class KvPools implements AutoCloseable {
         return gpu;
     }
 
+    /** Blocks of all layers in GPU memory. */
     public int gpuBlocks() {
         return gpuBlocks;
     }
 
-    /** Address of a layer's part of the first GPU block. */
-    public long layer(int layer) {
-        return gpu.address() + layer * shape.layerBlockBytes();
+    /** Pages in GPU memory. */
+    public int pages() {
+        return Math.multiplyExact(gpuBlocks, layout.groups());
     }
 
+    /** Address of a layer's part of the first GPU page. */
+    public long layer(int layer) {
+        return gpu.address() + layout.indexOf(layer) * shape.layerBlockBytes();
+    }
+
+    /** Blocks of all layers in host memory. */
     public int hostBlocks() {
         return hostBlocks;
+    }
+
+    private int hostPages() {
+        return hostBlocks * layout.groups();
     }
 
     public long hostBytes() {
         return hostBlocks * hostBlockBytes * layers;
     }
 
-    /** Address of a host block in a layer. */
-    public long hostBlock(int layer, int block) {
-        return host.address() + ((long) layer * hostBlocks + block) * hostBlockBytes;
+    /** Address of a layer's part of a host page. */
+    public long hostBlock(int layer, int page) {
+        return hostPart(layout.indexOf(layer), page);
     }
 
-    /** Writes random values into the first blocks of every layer, for measurements; zeros would make these too fast. */
+    private long hostPart(int index, int page) {
+        return host.address() + ((long) index * hostPages() + page) * hostBlockBytes;
+    }
+
+    /** Writes random values into the first blocks of all layers, for measurements; zeros would make these too fast. */
     public void randomiseHost(int blocks, DataType type) {
         int[] patterns = new int[PATTERNS];
         SplittableRandom random = new SplittableRandom(1);
@@ -177,8 +214,9 @@ public final class KvPools implements AutoCloseable {
             patterns[i] = low & 0xffff | high << 16;
         }
         MemorySegment source = MemorySegment.ofArray(patterns);
-        IntStream.range(0, layers * blocks).parallel().forEach(i -> {
-            long offset = hostBlock(i / blocks, i % blocks) - host.address();
+        int filled = blocks * layout.groups();
+        IntStream.range(0, layersPerPage * filled).parallel().forEach(i -> {
+            long offset = hostPart(i / filled, i % filled) - host.address();
             for (long at = 0; at < hostBlockBytes; at += source.byteSize()) {
                 MemorySegment.copy(
                         source, 0, host.memory(), offset + at, Math.min(source.byteSize(), hostBlockBytes - at));
@@ -186,9 +224,9 @@ public final class KvPools implements AutoCloseable {
         });
     }
 
-    /** For tests: fills a block of the first layer with NaN, as if its sequence's hidden state had overflowed. */
-    public void poison(Stream stream, int block) {
-        stream.fill(gpu, block * shape.blockBytes(), shape.layerBlockBytes(), NAN);
+    /** For tests: fills a page's first layer with NaN, as if its sequence's hidden state had overflowed. */
+    public void poison(Stream stream, int page) {
+        stream.fill(gpu, (long) page * layersPerPage * shape.layerBlockBytes(), shape.layerBlockBytes(), NAN);
     }
 
     /** For tests: fills every host block with NaN. */
@@ -199,7 +237,7 @@ public final class KvPools implements AutoCloseable {
     /**
      * Starts a step's lists of moves; the moves of the step before have run.
      *
-     * @param staging blocks of the pool that the step may use for prefills that it offloads
+     * @param staging pages of the pool that the step may use for prefills that it offloads
      */
     public void beginStep(List<Swap> swaps, int[] staging) {
         outs.clear();
@@ -211,6 +249,7 @@ public final class KvPools implements AutoCloseable {
     private void add(Swap swap) {
         boolean out = swap.to() == KvTier.HOST;
         (out ? outs : ins)
+                .of(swap.group())
                 .add(
                         out ? swap.toBlocks() : swap.fromBlocks(),
                         layerBlocks(out ? swap.fromBlocks() : swap.toBlocks()),
@@ -218,22 +257,25 @@ public final class KvPools implements AutoCloseable {
                         swap.tokens());
     }
 
-    private int[] layerBlocks(int[] blocks) {
-        int[] numbers = new int[blocks.length];
-        for (int i = 0; i < blocks.length; i++) {
-            numbers[i] = blocks[i] * layers;
+    private int[] layerBlocks(int[] pages) {
+        int[] numbers = new int[pages.length];
+        for (int i = 0; i < pages.length; i++) {
+            numbers[i] = pages[i] * layersPerPage;
         }
         return numbers;
     }
 
-    /** Places an offloaded prefill in the staging; returns the numbers for its block table, beyond those of blocks. */
-    public KvView stage(Chunk chunk) {
-        return prefillOffload.stage(chunk, gpuBlocks);
+    /** Places an offloaded prefill in the staging; returns the numbers for its block table in each group. */
+    public List<KvView> stage(Chunk chunk) {
+        return prefillOffload.stage(chunk, pages());
     }
 
-    /** What the layer's kernels add to numbers of staging, so that they count layer blocks from the layer's first. */
+    /**
+     * What the layer's kernels add to numbers of staging from {@link #pages} on, so that they count layer blocks from
+     * the layer's first.
+     */
     public int stagingShift(int layer) {
-        return layer % PrefillOffload.AREAS - layer - gpuBlocks;
+        return layer % PrefillOffload.AREAS - layout.indexOf(layer) - pages();
     }
 
     /** Which kinds of swap a step has, as far as these change the launches. */
@@ -243,13 +285,13 @@ public final class KvPools implements AutoCloseable {
 
     /** The swaps of the current step. */
     public Moving moving() {
-        return new Moving(outs.count() > 0, ins.count() > 0);
+        return new Moving(!outs.isEmpty(), !ins.isEmpty());
     }
 
     /** Uploads the step's lists of moves, before {@link #begin}. */
     public void upload(Stream stream) {
         ins.beginSums();
-        prefillOffload.beginSums(outs.count() > 0);
+        prefillOffload.beginSums(!outs.isEmpty());
         outs.upload(stream);
         ins.upload(stream);
         prefillOffload.upload(stream);
@@ -261,36 +303,43 @@ public final class KvPools implements AutoCloseable {
             return;
         }
         stream.record(planned);
-        if (outs.count() + ins.count() > 0) {
+        if (swaps()) {
             beginSwaps();
         }
         // a prefill may return tokens that this step copies to the host, as the cached prefix of its prompt
-        boolean returnsCopied = outs.count() > 0 && prefillOffload.returns();
+        boolean returnsCopied = !outs.isEmpty() && prefillOffload.returns();
         prefillOffload.begin(returnsCopied ? swapped[swapped.length - 1] : planned);
+    }
+
+    private boolean swaps() {
+        return !outs.isEmpty() || !ins.isEmpty();
     }
 
     private void beginSwaps() {
         swapping.waitFor(planned);
-        for (int layer = 0; layer < layers; layer += LAYERS_AT_ONCE) {
-            int count = Math.min(LAYERS_AT_ONCE, layers - layer);
+        for (int layer = 0; layer < layers; layer += layersAtOnce) {
+            int count = Math.min(layersAtOnce, layers - layer);
             move(swapping, kernels.moveOut, layer(layer), outs, layer, count);
             move(swapping, kernels.moveIn, layer(layer), ins, layer, count);
-            swapping.record(swapped[layer / LAYERS_AT_ONCE]);
+            swapping.record(swapped[layer / layersAtOnce]);
         }
     }
 
-    /** Copies {@code count} layers, {@code layer} first; layer blocks are counted from the address {@code from}. */
+    /**
+     * Copies {@code count} layers of one group, {@code layer} first; layer blocks are counted from the address
+     * {@code from}. Where only other groups have moves it copies nothing, so that a graph fits all lists that have any.
+     */
     void move(Stream stream, Kernel kernel, long from, BlockCopyList moves, int layer, int count) {
-        if (moves.count() > 0) {
+        if (!moves.isEmpty()) {
             kernel.launch(
                     stream,
                     copyBlocks,
                     1,
                     from,
                     hostBlock(layer, 0),
-                    hostBlocks * hostBlockBytes / WORD,
+                    hostPages() * hostBlockBytes / WORD,
                     hostBlockBytes / WORD,
-                    moves.address(),
+                    moves.of(layout.groupOf(layer)).address(),
                     count);
             moves.sum(stream, from, layer, count);
         }
@@ -302,8 +351,8 @@ public final class KvPools implements AutoCloseable {
      * layers, after the last layer.
      */
     public void beforeStore(Stream stream, int layer) {
-        if (layer < layers && outs.count() + ins.count() > 0 && layer % LAYERS_AT_ONCE == 0) {
-            stream.waitFor(swapped[layer / LAYERS_AT_ONCE]);
+        if (layer < layers && swaps() && layer % layersAtOnce == 0) {
+            stream.waitFor(swapped[layer / layersAtOnce]);
         }
         prefillOffload.beforeStore(stream, layer);
     }
@@ -311,7 +360,7 @@ public final class KvPools implements AutoCloseable {
     /** Makes the stream wait until all copies have arrived. */
     public void end(Stream stream) {
         prefillOffload.end(stream);
-        if (outs.count() + ins.count() > 0) {
+        if (swaps()) {
             stream.waitFor(swapped[swapped.length - 1]);
         }
     }

@@ -9,11 +9,13 @@ import dev.tandem.cuda.hostattention.HostFormat;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.kv.PrefillStaging;
 import dev.tandem.engine.step.Chunk;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 
 /**
@@ -21,12 +23,15 @@ import java.util.List;
  * one of two staging areas, and leaves for the host before the layer after next writes there. For a later chunk of a
  * prompt, the earlier chunks' KV returns from the host into a layer's staging while the layer before is computed.
  *
- * <p>Staging lies in blocks that the step borrows from the pool ({@link PrefillStaging}). The first of them hold the
- * areas: the two layer blocks of a prompt's block are neighbours. The others hold copies of one layer's host blocks, in
- * the host's format. The copy engine carries these over the link, and kernels convert between staging and copies beside
- * it. Without blocks for copies, kernels convert and copy at once. These wait for room on a multiprocessor, and large
- * GEMMs leave none. A CUDA graph cannot contain copies that differ per step, so a step with prefill offload is one
- * graph per layer at most.
+ * <p>Staging lies in pages that the step borrows from the pool ({@link PrefillStaging}). The first of them hold the
+ * areas: the two layer blocks of a prompt's block are neighbours, or two pages where a page has one layer. The others
+ * hold copies of one layer's host blocks, in the host's format. The copy engine carries these over the link, and kernels
+ * convert between staging and copies beside it. Without pages for copies, kernels convert and copy at once. These wait
+ * for room on a multiprocessor, and large GEMMs leave none. A CUDA graph cannot contain copies that differ per step, so
+ * a step with prefill offload is one graph per layer at most.
+ *
+ * <p>A prompt is staged from the first block on that some group of layers holds. A group whose window begins later moves
+ * its own host blocks only.
  *
  * <p>Owned by: engine thread.
  */
@@ -39,11 +44,16 @@ public final class PrefillOffload implements AutoCloseable {
     private final KvPools pools;
     private final Kernels kernels;
     private final PrefillStaging staging;
+    private final KvLayout layout;
     private final int layers;
+    private final int layersPerPage;
+    /** [groups] the area of a group's layer, where it has one; else a layer adds its area to the numbers of the first. */
+    private final int[] areas;
+
     private final int multiprocessors;
     private final long hostBlockBytes;
     private final long layerBlockBytes;
-    /** Blocks of the pool that the step has borrowed. */
+    /** Pages of the pool that the step has borrowed. */
     private int[] borrowed = new int[0];
 
     private final BlockCopyList leaving;
@@ -71,13 +81,19 @@ public final class PrefillOffload implements AutoCloseable {
         this.pools = pools;
         this.kernels = kernels;
         this.staging = shape.staging();
+        this.layout = pools.layout();
         this.layers = shape.config().layers();
+        this.layersPerPage = shape.layersPerPage();
+        this.areas = new int[layout.groups()];
+        for (int layer = 0; layer < layers && layersPerPage == 1; layer++) {
+            areas[layout.groupOf(layer)] = layer % AREAS;
+        }
         this.multiprocessors = device.multiprocessors();
         this.hostBlockBytes = HostFormat.blockBytes(shape);
         this.layerBlockBytes = shape.layerBlockBytes();
         int max = offloadedBlocks / RATIO + maxSequences + 1;
-        this.leaving = pools.copyList(max, true, "offloaded prefills");
-        this.returning = pools.copyList(max, false, "earlier chunks of offloaded prefills");
+        this.leaving = pools.copyList(kind -> max, true, "offloaded prefills");
+        this.returning = pools.copyList(kind -> max, false, "earlier chunks of offloaded prefills");
         this.out = device.urgentStream("offloaded prefills");
         this.back = device.urgentStream("earlier chunks of offloaded prefills");
         this.offloaded = device.event();
@@ -93,55 +109,76 @@ public final class PrefillOffload implements AutoCloseable {
         kernelsOnly = true;
     }
 
-    void beginStep(int[] borrowedBlocks) {
-        borrowed = borrowedBlocks;
+    void beginStep(int[] borrowedPages) {
+        borrowed = borrowedPages;
         leaving.clear();
         returning.clear();
         staged = 0;
     }
 
     /**
-     * Places a chunk in the staging; returns the numbers for its block table: those of its layer blocks in the first
-     * area, and {@code from} more. What lies behind the chunk's window is not staged.
+     * Places a chunk in the staging; returns the numbers for its block table in each group. They are those of its layer
+     * blocks in the first area, and {@code from} more. Where a page has one layer, they are pages of the area of the
+     * group's layer. What lies behind the windows of all groups is not staged.
      *
      * @throws ExecutorException when the step has not borrowed enough
      */
-    KvView stage(Chunk chunk, int from) {
-        int behind = chunk.kv(0).first() * HostFormat.BLOCK_TOKENS;
-        int start = chunk.start() - behind;
-        int context = start + chunk.rows();
-        int[] numbers = new int[(context - 1) / ModelShape.BLOCK_TOKENS + 1];
-        if (staging.layerBlocks(staged + numbers.length) > borrowed.length) {
-            throw new ExecutorException("the step offloads prompts of " + (staged + numbers.length)
-                    + " blocks layer by layer, which takes " + staging.layerBlocks(staged + numbers.length)
+    List<KvView> stage(Chunk chunk, int from) {
+        int behind = chunk.kv(0).first() * HostFormat.BLOCK_TOKENS; // the first group holds most
+        int context = chunk.start() + chunk.rows() - behind;
+        int blocks = (context - 1) / ModelShape.BLOCK_TOKENS + 1;
+        if (staging.layerBlocks(staged + blocks) > borrowed.length) {
+            throw new ExecutorException("the step offloads prompts of " + (staged + blocks)
+                    + " blocks layer by layer, which takes " + staging.layerBlocks(staged + blocks)
                     + " blocks of staging, and it has " + borrowed.length + "; plan fewer");
         }
-        for (int i = 0; i < numbers.length; i++) {
-            numbers[i] = layerBlock(staged + i);
+        List<KvView> views = new ArrayList<>(areas.length);
+        for (int group = 0; group < areas.length; group++) {
+            int[] numbers = new int[blocks];
+            for (int i = 0; i < blocks; i++) {
+                numbers[i] = layerBlock(staged + i, areas[group]);
+            }
+            move(chunk, group, behind, numbers);
+            for (int i = 0; i < blocks && layersPerPage > 1; i++) {
+                numbers[i] += from;
+            }
+            views.add(new KvView(behind / ModelShape.BLOCK_TOKENS, numbers));
         }
-        leaving.add(chunk.kv(0).blocks(), numbers, start, context);
-        returning.add(chunk.kv(0).blocks(), numbers, 0, start);
-        for (int i = 0; i < numbers.length; i++) {
-            numbers[i] += from;
-        }
-        staged += numbers.length;
-        return new KvView(behind / ModelShape.BLOCK_TOKENS, numbers);
+        staged += blocks;
+        return views;
     }
 
-    /** The layer block of a staged block in the first area; the next one is its layer block in the second. */
-    private int layerBlock(int block) {
+    /**
+     * Lists what a chunk moves in the layers of a group.
+     *
+     * @param behind tokens of the prompt before those that are staged
+     * @param numbers layer blocks of the staged tokens
+     */
+    private void move(Chunk chunk, int group, int behind, int[] numbers) {
+        KvView host = chunk.kv(group);
+        int first = host.first() * HostFormat.BLOCK_TOKENS;
+        int[] own = Arrays.copyOfRange(numbers, (first - behind) / ModelShape.BLOCK_TOKENS, numbers.length);
+        int start = chunk.start() - first;
+        leaving.of(group).add(host.blocks(), own, start, start + chunk.rows());
+        returning.of(group).add(host.blocks(), own, 0, start);
+    }
+
+    /** The layer block of a staged block in an area. */
+    private int layerBlock(int block, int area) {
         int pairs = staging.pairsPerBlock();
-        return borrowed[block / pairs] * layers + block % pairs * AREAS;
+        return pairs == 0
+                ? borrowed[block * AREAS + area]
+                : borrowed[block / pairs] * layersPerPage + block % pairs * AREAS + area;
     }
 
     /** The layer block at which a copy of a host block begins. */
     private int copy(int index) {
         int copies = staging.copiesPerBlock();
-        return borrowed[staging.layerBlocks(staged) + index / copies] * layers + index % copies * RATIO;
+        return borrowed[staging.layerBlocks(staged) + index / copies] * layersPerPage + index % copies * RATIO;
     }
 
     private boolean hasBlocksForCopies() {
-        PrefillStaging.Need need = new PrefillStaging.Need(staged, leaving.count() + returning.count());
+        PrefillStaging.Need need = new PrefillStaging.Need(staged, leaving.max() + returning.max());
         return staging.copiesPerBlock() > 0 && staging.blocks(need) <= borrowed.length;
     }
 
@@ -167,18 +204,18 @@ public final class PrefillOffload implements AutoCloseable {
     }
 
     boolean any() {
-        return leaving.count() > 0;
+        return !leaving.isEmpty();
     }
 
     boolean returns() {
-        return returning.count() > 0;
+        return !returning.isEmpty();
     }
 
     void upload(Stream stream) {
         usesCopyEngine = !kernelsOnly && hasBlocksForCopies();
         if (usesCopyEngine) {
             leaving.upload(stream, this::copy);
-            returning.upload(stream, index -> copy(leaving.count() + index));
+            returning.upload(stream, index -> copy(leaving.max() + index));
         } else {
             leaving.upload(stream);
             returning.upload(stream);
@@ -197,7 +234,7 @@ public final class PrefillOffload implements AutoCloseable {
 
     private void returnLayer(int layer) {
         if (usesCopyEngine) {
-            returning.forEachRun(
+            returning.of(layout.groupOf(layer)).forEachRun(
                     copyStep(),
                     (host, layerBlock, blocks) -> back.upload(
                             pools.gpu(),
@@ -213,7 +250,8 @@ public final class PrefillOffload implements AutoCloseable {
 
     /** Address from which the lists count the layer blocks of a layer's area. */
     private long area(int layer) {
-        return pools.gpu().address() + layer % AREAS * layerBlockBytes;
+        int area = layersPerPage == 1 ? 0 : layer % AREAS; // of a group with one layer, the list names the area's pages
+        return pools.gpu().address() + area * layerBlockBytes;
     }
 
     /** Layer blocks from a copy to its neighbour; 0 where gaps lie between, so that each is copied alone. */
@@ -230,7 +268,7 @@ public final class PrefillOffload implements AutoCloseable {
                 pools.gpu().address(),
                 0L,
                 layerBlockBytes / KvPools.WORD,
-                moves.address(),
+                moves.of(layout.groupOf(layer)).address(),
                 1);
         moves.sum(stream, area(layer), layer, 1);
     }
@@ -264,7 +302,7 @@ public final class PrefillOffload implements AutoCloseable {
         if (usesCopyEngine) {
             convert(out, kernels.moveOut, layer, leaving);
             out.record(free[layer % AREAS]);
-            leaving.forEachRun(
+            leaving.of(layout.groupOf(layer)).forEachRun(
                     copyStep(),
                     (host, layerBlock, blocks) -> out.download(
                             MemorySegment.ofAddress(pools.hostBlock(layer, host)),

@@ -11,6 +11,7 @@ import dev.tandem.cuda.hostattention.HostAttentionWorkers.HostBlocks;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.kv.KvLayout;
 import java.lang.foreign.MemorySegment;
 import java.util.stream.IntStream;
 
@@ -27,23 +28,32 @@ public final class TransferChecksums implements AutoCloseable {
 
     private final Kernels kernels;
     private final BlockFormat format;
+    private final KvLayout layout;
     private final HostBlocks host;
     private final String label;
     private final int layers;
     private final boolean toHost;
-    /** [moves, layers] sums, written by the GPU. */
+    /** [moves of a layer's group, layers] sums, written by the GPU. */
     private final PinnedBuffer sums;
-    /** [moves, layers] sums of host blocks before they leave. */
+    /** [moves of a layer's group, layers] sums of host blocks before they leave. */
     private final long[] before;
 
     /**
-     * @param max moves
+     * @param max moves of a group of layers
      * @param toHost whether the moves go to the host, else to the GPU
      */
     TransferChecksums(
-            Device device, Kernels kernels, ModelShape shape, HostBlocks host, int max, boolean toHost, String label) {
+            Device device,
+            Kernels kernels,
+            ModelShape shape,
+            KvLayout layout,
+            HostBlocks host,
+            int max,
+            boolean toHost,
+            String label) {
         this.kernels = kernels;
         this.format = new BlockFormat(shape.config().kvHeads(), shape.config().headDim(), shape.type());
+        this.layout = layout;
         this.host = host;
         this.label = label;
         this.layers = shape.config().layers();
@@ -60,12 +70,14 @@ public final class TransferChecksums implements AutoCloseable {
     }
 
     /**
-     * Enqueues the GPU's sums of {@code count} layers; the caller orders them before later writes to these blocks.
+     * Enqueues the GPU's sums of {@code count} layers of one group; the caller orders them before later writes to these
+     * blocks.
      *
      * @param gpu address from which the moves count layer blocks of the first layer
      */
     void enqueue(Stream stream, BlockCopyList moves, long gpu, int layer, int count) {
-        kernels.sumMoved.launch(stream, BLOCKS, count, gpu, moves.address(), layer, layers, sums.address());
+        long section = moves.of(layout.groupOf(layer)).address();
+        kernels.sumMoved.launch(stream, BLOCKS, count, gpu, section, layer, layers, sums.address());
     }
 
     /**
@@ -77,9 +89,10 @@ public final class TransferChecksums implements AutoCloseable {
         forEach(moves, (move, layer) -> {
             long host = toHost ? sum(moves, move, layer) : before[move * layers + layer];
             if (host != sums.memory().getAtIndex(JAVA_LONG, (long) move * layers + layer)) {
-                throw new ExecutorException("KV changed on its way (" + label + "): host block " + moves.host(move)
+                BlockCopyList.Section section = moves.of(layout.groupOf(layer));
+                throw new ExecutorException("KV changed on its way (" + label + "): host block " + section.host(move)
                         + ", layer " + layer + ", "
-                        + moves.tokens(move)
+                        + section.tokens(move)
                         + " tokens; --kv-checksums found it. Memory or link is faulty: restart, on other hardware if"
                         + " it happens again");
             }
@@ -91,11 +104,17 @@ public final class TransferChecksums implements AutoCloseable {
     }
 
     private void forEach(BlockCopyList moves, MoveAction action) {
-        IntStream.range(0, moves.count() * layers).parallel().forEach(i -> action.accept(i / layers, i % layers));
+        IntStream.range(0, moves.max() * layers).parallel().forEach(i -> {
+            int layer = i % layers;
+            if (i / layers < moves.of(layout.groupOf(layer)).count()) {
+                action.accept(i / layers, layer);
+            }
+        });
     }
 
     private long sum(BlockCopyList moves, int move, int layer) {
-        return sum(format, host.address(layer, moves.host(move)), moves.tokens(move));
+        BlockCopyList.Section section = moves.of(layout.groupOf(layer));
+        return sum(format, host.address(layer, section.host(move)), section.tokens(move));
     }
 
     /** The checksum of a host block's first tokens. */

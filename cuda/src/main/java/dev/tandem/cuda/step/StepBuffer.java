@@ -15,11 +15,13 @@ import dev.tandem.cuda.hostattention.HostToken;
 import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.sampling.SamplingInputs;
+import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.sampling.Adjustments;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.model.config.SlidingWindow;
 import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
 import java.util.List;
 
 /**
@@ -27,9 +29,14 @@ import java.util.List;
  * memory and uploads them once per step, to fixed addresses that CUDA graphs can read.
  *
  * <p>In this order: a header with the counts of decode attention, of prompts' attention beside it, and of same-layer
- * tokens; token, position and KV slot per row; rows to sample; in-flight tokens that enter, with their draws; resumed
- * tokens; random draws; tiles of prefill attention; sequences of decode attention; block tables; rows with adjusted
- * logits, and the adjustments; sequences of decode attention in layers with a sliding window.
+ * tokens; token and position per row, and its KV slot in each group of layers; rows to sample; in-flight tokens that
+ * enter, with their draws; resumed tokens; random draws; tiles of prefill attention; sequences of decode attention;
+ * block tables of each group; rows with adjusted logits, and the adjustments; sequences of decode attention in layers
+ * with a sliding window.
+ *
+ * <p>All groups of one kind ({@link KvLayout.Kind}) hold the same blocks of a sequence, so its table begins at one
+ * place in each of them. There are at most two kinds, with a window and without. Where there are two, windowed layers
+ * have tiles of their own, which differ from the others in the place of the table.
  *
  * <p>Owned by: engine thread. The pinned memory has two halves that take turns at {@link #clear}. So a step's inputs
  * may be written while the upload of the step before is outstanding; earlier uploads must have ended.
@@ -45,6 +52,9 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     private static final int DRAW_INTS = 8;
 
     private static final int TILE_INTS = 4;
+    /** Of tiles without rows. */
+    private static final Table NO_TABLE = new Table(0, 0);
+
     /** Where the header has the counts of decode attention in layers with a sliding window. */
     private static final int WINDOWED_AT = 16;
 
@@ -67,8 +77,17 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     private final int resumedAt;
     private final int drawsAt;
     private final int tilesAt;
+    /** The same as {@code tilesAt} where there is one kind of layers. */
+    private final int windowedTilesAt;
+
     private final int sequencesAt;
-    private final int tablesAt;
+    /** [groups] */
+    private final int[] tablesAt;
+
+    private final TableSizes sizes;
+    /** Those of the layout, as an array because they are read for every row. */
+    private final KvLayout.Kind[] kinds;
+
     private final int adjustedAt;
     private final int adjustmentsAt;
     private final int maxAdjustments;
@@ -84,32 +103,61 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     private int tileCount;
     private int tileStages;
     private int drawCount;
-    private int tableInts;
+    /** [kinds] block numbers in each group of a kind. */
+    private final int[] tableInts;
+
     private int adjustedCount;
     private int adjustmentCount;
     private boolean reportsLogprobs;
 
     /**
+     * Where a sequence's block tables would have its first block. That may lie before all tables: kernels add the index
+     * of a block, and read none before the window's.
+     *
+     * @param all in layers without a window, and where all layers have the same
+     * @param windowed in layers with a window
+     */
+    public record Table(int all, int windowed) {}
+
+    /**
      * @param slots max slots and resumed tokens
-     * @param tables max block numbers of all sequences of a step
+     * @param sizes of the block tables
      * @param adjustments max adjustments of all of its logits
+     * @throws IllegalArgumentException when there are more than two kinds of layers
      */
     public StepBuffer(
-            Device owner, int rows, int samples, int slots, int tiles, int tables, int adjustments, String label) {
+            Device owner,
+            int rows,
+            int samples,
+            int slots,
+            int tiles,
+            TableSizes sizes,
+            int adjustments,
+            String label) {
+        this.kinds = sizes.layout().kinds().toArray(new KvLayout.Kind[0]);
+        if (kinds.length > 2) {
+            throw new IllegalArgumentException(
+                    "the layers have " + kinds.length + " sizes of windows; the GPU kernels have tiles for 2");
+        }
+        this.sizes = sizes;
+        this.tableInts = new int[kinds.length];
         this.rows = rows;
         this.samples = samples;
         this.tokensAt = HEADER;
         this.positionsAt = tokensAt + rows;
         this.slotsAt = positionsAt + rows;
-        this.samplesAt = slotsAt + rows;
+        this.samplesAt = slotsAt + rows * sizes.layout().groups();
         this.admittedAt = samplesAt + samples;
         this.admittedDrawsAt = (admittedAt + slots + 7) / 8 * 8;
         this.resumedAt = admittedDrawsAt + DRAW_INTS * slots;
         this.drawsAt = (resumedAt + slots + 7) / 8 * 8;
         this.tilesAt = drawsAt + DRAW_INTS * samples;
-        this.sequencesAt = (tilesAt + TILE_INTS * tiles + 7) / 8 * 8;
-        this.tablesAt = sequencesAt + SEQUENCE_INTS * rows;
-        this.adjustedAt = (tablesAt + tables + 3) / 4 * 4;
+        this.windowedTilesAt = tilesAt + (kinds.length - 1) * TILE_INTS * tiles;
+        this.sequencesAt = (windowedTilesAt + TILE_INTS * tiles + 7) / 8 * 8;
+        int firstTable = sequencesAt + SEQUENCE_INTS * rows;
+        this.tablesAt =
+                Arrays.stream(sizes.starts()).map(start -> firstTable + start).toArray();
+        this.adjustedAt = (firstTable + sizes.total() + 3) / 4 * 4;
         this.adjustmentsAt = adjustedAt + ADJUSTED_INTS * samples;
         this.maxAdjustments = adjustments;
         this.all = new DecodeList(0, sequencesAt);
@@ -151,26 +199,44 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         tileCount = 0;
         tileStages = 0;
         drawCount = 0;
-        tableInts = 0;
+        Arrays.fill(tableInts, 0);
         adjustedCount = 0;
         adjustmentCount = 0;
         reportsLogprobs = false;
     }
 
-    /**
-     * Writes a row.
-     *
-     * @param slot of the row's KV in the pool; -1 for none, -2 - index for a same-layer token
-     */
-    public void row(int row, int token, int position, int slot) {
-        set(tokensAt + row, token);
-        set(positionsAt + row, position);
-        set(slotsAt + row, slot);
+    /** Writes a row whose KV is stored nowhere. */
+    public void row(int row, int token, int position) {
+        row(row, token, position, -1);
     }
 
     /** Writes the row of a same-layer token. */
     public void hostToken(int row, int token, int position, HostToken hostToken) {
         row(row, token, position, -2 - hostToken.index);
+    }
+
+    private void row(int row, int token, int position, int slot) {
+        set(tokensAt + row, token);
+        set(positionsAt + row, position);
+        for (int group = 0; group < tablesAt.length; group++) {
+            set(slotsAt + group * rows + row, slot);
+        }
+    }
+
+    /**
+     * Writes a row whose KV is stored in the pool.
+     *
+     * @param kv [groups] the blocks of its sequence, that of its position included
+     */
+    public void row(int row, int token, int position, List<KvView> kv) {
+        set(tokensAt + row, token);
+        set(positionsAt + row, position);
+        for (int group = 0; group < tablesAt.length; group++) {
+            int block = kv.get(group).block(position / ModelShape.BLOCK_TOKENS);
+            set(
+                    slotsAt + group * rows + row,
+                    block * ModelShape.BLOCK_TOKENS + position % ModelShape.BLOCK_TOKENS);
+        }
     }
 
     /**
@@ -194,25 +260,31 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     }
 
     /**
-     * Appends a block table without the blocks behind the window; returns where the sequence's first block would be.
-     * That may lie before all tables: kernels add the index of a block, and read none before the window's.
+     * Appends a sequence's block table in each group, without the blocks behind the group's window.
      *
+     * @param kv [groups] its blocks
      * @param count blocks of the sequence, those behind the window included
      */
-    public int table(KvView kv, int count) {
-        return table(kv.blocks(), count - kv.first()) - kv.first();
+    public Table table(List<KvView> kv, int count) {
+        int all = table(0, kv, count);
+        return new Table(all, kinds.length == 1 ? all : table(1, kv, count));
     }
 
-    /** Appends a block table; returns where it starts. */
-    public int table(int[] blocks, int count) {
-        int at = tableInts;
-        if (at + count > adjustedAt - tablesAt) {
-            throw new IllegalStateException("the block tables of a step have more than " + (adjustedAt - tablesAt)
+    /** Appends the tables of a kind's groups; returns where the first block would be in each. */
+    private int table(int kind, List<KvView> kv, int count) {
+        int at = tableInts[kind];
+        int first = kv.get(kinds[kind].first()).first();
+        int max = sizes.max().get(kind);
+        if (at + count - first > max) {
+            throw new IllegalStateException("the block tables of a step have more than " + max
                     + " entries; the engine shares more blocks than ExecutorLimits.maxSharedBlocks");
         }
-        MemorySegment.copy(blocks, 0, memory, JAVA_INT, 4L * (tablesAt + at), count);
-        tableInts += count;
-        return at;
+        for (int group = kinds[kind].first(); group < kinds[kind].end(); group++) {
+            int[] blocks = kv.get(group).blocks();
+            MemorySegment.copy(blocks, 0, memory, JAVA_INT, 4L * (tablesAt[group] + at), count - first);
+        }
+        tableInts[kind] = at + count - first;
+        return at - first;
     }
 
     /** Work units of decode attention: the KV blocks of all (row, KV head). */
@@ -230,11 +302,11 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
      *
      * @param window of the layers that have one; 0 if none has
      */
-    public void decode(int length, int table, int kvHeads, int window) {
-        all.add(length, table, kvHeads);
+    public void decode(int length, Table table, int kvHeads, int window) {
+        all.add(length, table.all(), kvHeads);
         if (window > 0) {
             int skipped = SlidingWindow.first(length - 1, window) / ModelShape.BLOCK_TOKENS;
-            windowed.add(length - skipped * ModelShape.BLOCK_TOKENS, table + skipped, kvHeads);
+            windowed.add(length - skipped * ModelShape.BLOCK_TOKENS, table.windowed() + skipped, kvHeads);
         }
     }
 
@@ -299,9 +371,16 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     }
 
     /** Adds a tile of prefill attention: {@code count} rows from {@code row} on, the first at {@code position}. */
-    void tile(int row, int count, int position, int table) {
+    void tile(int row, int count, int position, Table table) {
         tileStages += SmPartition.stages(position + count);
-        int at = tilesAt + TILE_INTS * tileCount++;
+        int shift = TILE_INTS * tileCount++;
+        tile(tilesAt + shift, row, count, position, table.all());
+        if (windowedTilesAt > tilesAt) {
+            tile(windowedTilesAt + shift, row, count, position, table.windowed());
+        }
+    }
+
+    private void tile(int at, int row, int count, int position, int table) {
         set(at, row);
         set(at + 1, count);
         set(at + 2, position);
@@ -392,7 +471,7 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     /** Pads with tiles without rows. */
     void fillTiles(int count) {
         while (tileCount < count) {
-            tile(0, 0, 0, 0);
+            tile(0, 0, 0, NO_TABLE);
         }
     }
 
@@ -411,8 +490,11 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
             long from = 4L * windowed.sequencesAt;
             stream.upload(device, from, memory.asSlice(from), 4L * SEQUENCE_INTS * windowed.count);
         }
-        if (tableInts > 0) {
-            stream.upload(device, 4L * tablesAt, memory.asSlice(4L * tablesAt), 4L * tableInts);
+        for (int kind = 0; kind < kinds.length; kind++) {
+            for (int group = kinds[kind].first(); group < kinds[kind].end() && tableInts[kind] > 0; group++) {
+                long from = 4L * tablesAt[group];
+                stream.upload(device, from, memory.asSlice(from), 4L * tableInts[kind]);
+            }
         }
         if (adjustedCount > 0) {
             long last = adjustmentsAt + (long) ADJUSTMENT_INTS * adjustmentCount;
@@ -436,8 +518,8 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     }
 
     @Override
-    public long slots() {
-        return device.address() + 4L * slotsAt;
+    public long slots(int group) {
+        return device.address() + 4L * (slotsAt + group * rows);
     }
 
     @Override
@@ -481,6 +563,11 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     }
 
     @Override
+    public long windowedTiles() {
+        return device.address() + 4L * windowedTilesAt;
+    }
+
+    @Override
     public long sequences() {
         return device.address() + 4L * sequencesAt;
     }
@@ -496,8 +583,8 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     }
 
     @Override
-    public long tables() {
-        return device.address() + 4L * tablesAt;
+    public long tables(int group) {
+        return device.address() + 4L * tablesAt[group];
     }
 
     @Override

@@ -27,9 +27,9 @@ public record StepBuffers(StepBuffer graph, int graphRows, StepBuffer first, Opt
      * @param rows of a step, without slots
      * @param sequences of a step
      * @param slots for in-flight tokens, resumed ones included; 0 without attention threads
-     * @param tables block numbers of all sequences of a step
+     * @param tables of the block tables
      */
-    public record Sizes(int graphRows, int rows, int sequences, int slots, int tables) {
+    public record Sizes(int graphRows, int rows, int sequences, int slots, TableSizes tables) {
         /** Max rows that a step samples; also the max rows of a second sub-batch. */
         int sampled() {
             return sequences + slots;

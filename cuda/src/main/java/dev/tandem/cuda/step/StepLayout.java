@@ -95,16 +95,10 @@ public final class StepLayout {
             }
             int length = chunk.start() + count;
             boolean offloadsPrefill = chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD;
-            KvView blocks = offloadsPrefill ? pools.stage(chunk) : chunk.kv(0);
-            int table = inputs.table(blocks, (length - 1) / ModelShape.BLOCK_TOKENS + 1);
+            List<KvView> kv = offloadsPrefill ? pools.stage(chunk) : chunk.kv();
+            StepBuffer.Table table = inputs.table(kv, (length - 1) / ModelShape.BLOCK_TOKENS + 1);
             for (int i = 0; i < count; i++) {
-                int position = chunk.start() + i;
-                int block = blocks.block(position / ModelShape.BLOCK_TOKENS);
-                inputs.row(
-                        row + i,
-                        tokens.of(chunk.sequence(), chunk.tokens()[i]),
-                        position,
-                        block * ModelShape.BLOCK_TOKENS + position % ModelShape.BLOCK_TOKENS);
+                inputs.row(row + i, tokens.of(chunk.sequence(), chunk.tokens()[i]), chunk.start() + i, kv);
             }
             if (count == 1 && !offloadsPrefill) {
                 inputs.decode(length, table, shape.config().kvHeads(), shape.window());
@@ -121,13 +115,13 @@ public final class StepLayout {
     public static void slots(
             StepBuffer inputs, int first, int slots, int firstSample, Tokens tokens, List<HostToken> admitted) {
         for (int slot = 0; slot < slots; slot++) {
-            inputs.row(first + slot, 0, 0, -1);
+            inputs.row(first + slot, 0, 0);
             inputs.sample(firstSample + slot, first + slot);
             inputs.admitNone(slot);
         }
         for (int slot = 0; slot < admitted.size(); slot++) {
             Admission admission = admitted.get(slot).admission;
-            inputs.row(first + slot, tokens.of(admission.sequence(), admission.token()), admission.position(), -1);
+            inputs.row(first + slot, tokens.of(admission.sequence(), admission.token()), admission.position());
             inputs.admit(slot, admitted.get(slot));
         }
     }
@@ -140,7 +134,7 @@ public final class StepLayout {
      */
     static void resumed(StepBuffer inputs, int first, int slots, int firstSample, List<Resumed> resumed) {
         for (int i = 0; i < resumed.size(); i++) {
-            inputs.row(first + slots + i, 0, 0, -1);
+            inputs.row(first + slots + i, 0, 0);
             inputs.sample(firstSample + slots + i, first + slots + i);
             inputs.admitNone(slots + i);
             inputs.resume(i, resumed.get(i).hostToken());
@@ -156,7 +150,7 @@ public final class StepLayout {
     /** Pads with rows that store no KV. */
     public static void padRows(StepBuffer inputs, int rows, int bucket) {
         for (int row = rows; row < bucket; row++) {
-            inputs.row(row, 0, 0, -1);
+            inputs.row(row, 0, 0);
         }
     }
 
@@ -186,7 +180,8 @@ public final class StepLayout {
     }
 
     /** Adds a chunk's tiles of prefill attention, the last first, because it has the longest context. */
-    public static void tiles(StepBuffer inputs, int row, int count, int start, int table, int tileTokens) {
+    public static void tiles(
+            StepBuffer inputs, int row, int count, int start, StepBuffer.Table table, int tileTokens) {
         for (int from = (count - 1) / tileTokens * tileTokens; from >= 0; from -= tileTokens) {
             inputs.tile(row + from, Math.min(tileTokens, count - from), start + from, table);
         }

@@ -10,6 +10,8 @@ import dev.tandem.cuda.hostattention.HostAttentionWorkers;
 import dev.tandem.cuda.hostattention.HostToken;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.kv.KvLayout;
+import dev.tandem.engine.kv.KvWindow;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sampling.TokenSampler;
@@ -195,6 +197,7 @@ public final class AttentionBenchmark implements AutoCloseable {
                     queues,
                     new HostAttentionWorkers.Attention(attention, attention, attention),
                     (layer, block) -> blockAddresses[block],
+                    KvLayout.of(KvWindow.NONE),
                     config::window,
                     clock,
                     Timeline.OFF,

@@ -17,6 +17,7 @@ import dev.tandem.engine.cost.Curve;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.kv.AttentionSpan;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sampling.TokenSampler;
@@ -211,10 +212,19 @@ final class CudaProfiler {
         SortedMap<Double, Double> times = new TreeMap<>();
         int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
         for (int blocks : points.transfers()) {
-            int[] gpu = IntStream.range(0, blocks * ratio).toArray();
-            int[] host = IntStream.range(0, blocks).toArray();
+            List<KvView> gpu = views(0, blocks * ratio);
+            List<KvView> host = views(0, blocks);
             int tokens = blocks * HostFormat.BLOCK_TOKENS;
-            List<Swap> swaps = List.of(new Swap(0, KvTier.GPU, gpu, KvTier.HOST, host, tokens));
+            List<Swap> swaps = IntStream.range(0, gpu.size())
+                    .mapToObj(group -> new Swap(
+                            0,
+                            group,
+                            KvTier.GPU,
+                            gpu.get(group).blocks(),
+                            KvTier.HOST,
+                            host.get(group).blocks(),
+                            tokens))
+                    .toList();
             double millis = timer.time(REPEATS, () -> {
                 pools.beginStep(swaps, new int[0]);
                 pools.upload(stream);
@@ -355,14 +365,17 @@ final class CudaProfiler {
         }
     }
 
+    /** The pages of blocks of all layers in each group. */
+    private List<KvView> views(int first, int blocks) {
+        return pools.layout().views(IntStream.range(first, first + blocks).toArray());
+    }
+
     /** The admission of a host token over its part of the filled blocks. */
-    private static Admission admission(int number, int context) {
+    private Admission admission(int number, int context) {
         int blocks = (context - 1) / BlockFormat.TOKENS + 1;
-        int first = number * blocks;
         TokenSampler sampler =
                 new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
-        return new Admission(
-                number, context - 1, 0, IntStream.range(first, first + blocks).toArray(), sampler);
+        return new Admission(number, context - 1, 0, views(number * blocks, blocks), sampler);
     }
 
     /** Time of a decode step while all workers attend, divided by its time while they are idle. */

@@ -16,6 +16,8 @@ import dev.tandem.cuda.step.GraphCache;
 import dev.tandem.cuda.step.StepBuffer;
 import dev.tandem.cuda.step.StepLayout;
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.kv.KvLayout;
+import dev.tandem.engine.kv.KvView;
 import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.List;
@@ -44,18 +46,29 @@ public final class StepTimer implements AutoCloseable {
     private final Stream stream;
     private final CudaForward forward;
     private final StepLayout layout;
+    private final KvLayout kv;
     private final ModelShape shape;
     private final Event begin;
     private final Event end;
 
-    public StepTimer(Device device, Stream stream, CudaForward forward, StepLayout layout, ModelShape shape) {
-        this(stream, forward, layout, shape, device.event(), device.event());
+    /** @param kv the groups of layers */
+    public StepTimer(
+            Device device, Stream stream, CudaForward forward, StepLayout layout, KvLayout kv, ModelShape shape) {
+        this(stream, forward, layout, kv, shape, device.event(), device.event());
     }
 
-    private StepTimer(Stream stream, CudaForward forward, StepLayout layout, ModelShape shape, Event begin, Event end) {
+    private StepTimer(
+            Stream stream,
+            CudaForward forward,
+            StepLayout layout,
+            KvLayout kv,
+            ModelShape shape,
+            Event begin,
+            Event end) {
         this.stream = stream;
         this.forward = forward;
         this.layout = layout;
+        this.kv = kv;
         this.shape = shape;
         this.begin = begin;
         this.end = end;
@@ -63,7 +76,7 @@ public final class StepTimer implements AutoCloseable {
 
     /** A timer of another forward pass; it shares this timer's events, so only this one is closed. */
     public StepTimer of(CudaForward other) {
-        return new StepTimer(stream, other, layout, shape, begin, end);
+        return new StepTimer(stream, other, layout, kv, shape, begin, end);
     }
 
     /**
@@ -136,12 +149,11 @@ public final class StepTimer implements AutoCloseable {
             int gpuBlocks,
             int repeats) {
         int blocks = decodes(inputs, rows, context, gpuBlocks);
-        int[] table = IntStream.range(0, blocks).toArray();
         for (int i = 0; i < piggybacked; i++) {
-            inputs.row(rows + i, i, context - piggybacked + i, -1);
+            inputs.row(rows + i, i, context - piggybacked + i);
         }
-        StepLayout.tiles(
-                inputs, rows, piggybacked, context - piggybacked, inputs.table(table, blocks), shape.tileTokens());
+        StepBuffer.Table table = inputs.table(views(0, blocks), blocks);
+        StepLayout.tiles(inputs, rows, piggybacked, context - piggybacked, table, shape.tileTokens());
         StepLayout.padRows(inputs, rows + piggybacked, bucket - slots);
         StepLayout.slots(inputs, bucket - slots, slots, rows, (sequence, token) -> token, List.of());
         layout.spread(inputs, slots);
@@ -166,14 +178,17 @@ public final class StepTimer implements AutoCloseable {
         }
         inputs.clear();
         for (int row = 0; row < rows; row++) {
-            int first = row * blocks;
-            int[] table = IntStream.range(first, first + blocks).toArray();
-            int slot = table[blocks - 1] * ModelShape.BLOCK_TOKENS + (context - 1) % ModelShape.BLOCK_TOKENS;
-            inputs.row(row, row, context - 1, slot);
-            inputs.decode(context, inputs.table(table, blocks), shape.config().kvHeads(), shape.window());
+            List<KvView> views = views(row * blocks, blocks);
+            inputs.row(row, row, context - 1, views);
+            inputs.decode(context, inputs.table(views, blocks), shape.config().kvHeads(), shape.window());
             inputs.sample(row, row);
         }
         return blocks;
+    }
+
+    /** The pages of blocks of all layers in each group. */
+    private List<KvView> views(int first, int blocks) {
+        return kv.views(IntStream.range(first, first + blocks).toArray());
     }
 
     /** A step that prefills one prompt. */
@@ -188,12 +203,12 @@ public final class StepTimer implements AutoCloseable {
                     + inputs.rowCapacity() + " rows and " + gpuBlocks + " KV blocks");
         }
         inputs.clear();
-        int[] table =
-                IntStream.range(0, (tokens - 1) / ModelShape.BLOCK_TOKENS + 1).toArray();
+        int blocks = (tokens - 1) / ModelShape.BLOCK_TOKENS + 1;
+        List<KvView> views = views(0, blocks);
         for (int i = 0; i < tokens; i++) {
-            inputs.row(i, i % shape.config().vocabulary(), i, i);
+            inputs.row(i, i % shape.config().vocabulary(), i, views);
         }
-        StepLayout.tiles(inputs, 0, tokens, 0, inputs.table(table, table.length), shape.tileTokens());
+        StepLayout.tiles(inputs, 0, tokens, 0, inputs.table(views, blocks), shape.tileTokens());
         inputs.sample(0, tokens - 1);
         inputs.upload(stream);
     }

@@ -219,8 +219,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
         auto keys = [&](int j) {
             if (j % 32 == 0) ids = j + lane < mine ? tables[sequence.table + first + warp + (j + lane) * WARPS] : 0;
             int id = __shfl_sync(~0u, ids, j % 32);
-            const half16 *tile = blocks + (size_t)id * LAYERS * LAYER_BLOCK + kvHead * 2 * KV_TILE + g * HEAD_WIDTH
-                    + q * 8;
+            const half16 *tile = blocks + (size_t)id * LAYERS_PER_PAGE * LAYER_BLOCK + kvHead * 2 * KV_TILE
+                    + g * HEAD_WIDTH + q * 8;
 #pragma unroll
             for (int t = 0; t < GROUPS32; t++) {
                 k0[t] = stream(tile + t * 32);
@@ -229,8 +229,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
         };
         auto values = [&](int j) {
             int id = __shfl_sync(~0u, ids, j % 32);
-            const half16 *tile = blocks + (size_t)id * LAYERS * LAYER_BLOCK + kvHead * 2 * KV_TILE + KV_TILE
-                    + (q * HEAD_WIDTH + g * 4) * 2;
+            const half16 *tile = blocks + (size_t)id * LAYERS_PER_PAGE * LAYER_BLOCK + kvHead * 2 * KV_TILE
+                    + KV_TILE + (q * HEAD_WIDTH + g * 4) * 2;
 #pragma unroll
             for (int t = 0; t < GROUPS32; t++) {
                 v0[t] = stream(tile + t * 64);

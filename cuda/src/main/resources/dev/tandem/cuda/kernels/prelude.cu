@@ -1,6 +1,6 @@
 // Prepended to every kernel source. ModelShape.java passes these defines:
 //   BF16        1: bfloat16 storage, 0: float16
-//   LAYERS      layers of the model
+//   LAYERS_PER_PAGE  layers whose KV a page has: those of a group (KvLayout.java)
 //   HIDDEN      width of the residual stream, padded with zeros to a multiple of 32; HIDDEN_REAL: without padding
 //   HEADS, KV_HEADS, GROUP = HEADS / KV_HEADS
 //   HEAD_DIM    head size of the model; HEAD_WIDTH: padded with zeros to a multiple of 32
@@ -11,8 +11,9 @@
 //   GELU             1: the MLP's gates are GELU by tanh, 0: SiLU
 //   EMBEDDING_SCALE  factor of the embeddings
 // Constants that launches and kernels share are defines too: KernelConstants.java explains each.
-// All matrices are row-major. A KV block holds BLOCK_TOKENS tokens of every layer, in LAYERS layer blocks:
-//   [LAYERS] [KV_HEADS] { K [tokens][HEAD_WIDTH], V [token pairs][HEAD_WIDTH][2] }
+// All matrices are row-major. A KV block is a page: it holds BLOCK_TOKENS tokens of every layer of a group, in
+// LAYERS_PER_PAGE layer blocks:
+//   [LAYERS_PER_PAGE] [KV_HEADS] { K [tokens][HEAD_WIDTH], V [token pairs][HEAD_WIDTH][2] }
 // Kernels of one layer receive the address of that layer's part of block 0.
 // V of tokens that are not written yet is zero, because attention multiplies it by a weight of zero, and 0 * NaN is
 // NaN. The kernels that write blocks ensure this: rope_store and move_in. K of such tokens may be anything, because
@@ -197,7 +198,7 @@ __device__ __forceinline__ float blockSum(float v) {
 // Address of a layer's part of a block. Numbers from poolBlocks on are those of layer blocks, not of blocks: they hold
 // the KV of prefills that are being offloaded. stagingShift makes such a number relative to this layer.
 __device__ __forceinline__ const half16 *layerBlock(const half16 *blocks, int id, int poolBlocks, int stagingShift) {
-    return blocks + (id < poolBlocks ? (long)id * LAYERS : (long)(id + stagingShift)) * LAYER_BLOCK;
+    return blocks + (id < poolBlocks ? (long)id * LAYERS_PER_PAGE : (long)(id + stagingShift)) * LAYER_BLOCK;
 }
 
 struct Draw { float temperature, topP, minP, uniform; int topK, row, logprobs, adjusted; };

@@ -11,6 +11,8 @@ import dev.tandem.cuda.kernels.GpuRig;
 import dev.tandem.cuda.weights.HalfFloats;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.clock.VirtualClock;
+import dev.tandem.engine.kv.KvLayout;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sampling.TokenSampler;
@@ -46,6 +48,9 @@ class HostAttentionWorkersTest {
     private static final int LAYERS = 3;
     private static final int BLOCKS = 40;
     private static final long WATCHDOG = 1_000_000;
+    /** A group per layer; that of layer 1 comes last. */
+    private static final KvLayout LAYOUT = KvLayout.of(
+            IntStream.range(0, LAYERS).mapToObj(Rig::window).toList(), BlockFormat.TOKENS, BlockFormat.TOKENS);
 
     /** Spins until the test's timeout interrupts it. */
     private static void spinUntil(BooleanSupplier condition) {
@@ -112,6 +117,7 @@ class HostAttentionWorkersTest {
                     queues,
                     new HostAttentionWorkers.Attention(attention, single, several),
                     this::block,
+                    LAYOUT,
                     Rig::window,
                     time == null ? clock : time,
                     timeline,
@@ -134,7 +140,7 @@ class HostAttentionWorkersTest {
 
         /** Address of a subtask's first KV head in a block of layer 1. */
         long subtask(int block, int number) {
-            return block(1, block) + number * single.format().blockBytes();
+            return block(1, page(LAYOUT.groupOf(1), block)) + number * single.format().blockBytes();
         }
 
         long block(int layer, int block) {
@@ -156,7 +162,24 @@ class HostAttentionWorkersTest {
         private static Admission admission(int sequence, int position, int... blocks) {
             TokenSampler sampler =
                     new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
-            return new Admission(sequence, position, 0, blocks, sampler);
+            List<KvView> kv = new ArrayList<>();
+            for (KvLayout.Kind kind : LAYOUT.kinds()) {
+                int first = kind.window().start(position) / BlockFormat.TOKENS;
+                for (int group = kind.first(); group < kind.end(); group++) {
+                    int of = group;
+                    int[] pages = Arrays.stream(blocks)
+                            .skip(first)
+                            .map(block -> page(of, block))
+                            .toArray();
+                    kv.add(new KvView(first, pages));
+                }
+            }
+            return new Admission(sequence, position, 0, kv, sampler);
+        }
+
+        /** The page of a block in the layers of a group. */
+        private static int page(int group, int block) {
+            return (block + 13 * group) % BLOCKS;
         }
 
         private float[] values(int count) {

@@ -406,13 +406,13 @@ public class AttentionKernelTest {
             try (GpuRig rig = new GpuRig(shape, SEED, compiler)) {
                 Pool pool = Pool.of(rig, lengths);
                 float[] q = queries(rig, lengths.length);
-                try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, 1000, 0, "test")) {
+                try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, GpuRig.tables(1000), 0, "test")) {
                     step.clear();
                     for (int row = 0; row < lengths.length; row++) {
-                        step.row(row, 0, lengths[row] - 1, -1);
+                        step.row(row, 0, lengths[row] - 1);
                         step.decode(
                                 lengths[row],
-                                step.table(pool.tables[row], pool.tables[row].length),
+                                GpuRig.table(step, pool.tables[row]),
                                 shape.config().kvHeads(),
                                 shape.window());
                     }
@@ -431,7 +431,7 @@ public class AttentionKernelTest {
                                 1,
                                 queries.address(),
                                 cache.address(),
-                                step.tables(),
+                                step.tables(0),
                                 sequences(shape, step),
                                 header(shape, step),
                                 shape.scoreScale(),
@@ -477,7 +477,7 @@ public class AttentionKernelTest {
             int poolBlocks = 1000;
             Pool pool = Pool.of(rig, lengths);
             float[] q = queries(rig, rows);
-            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 64, 256, 1000, 0, "test")) {
+            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 64, 256, GpuRig.tables(1000), 0, "test")) {
                 step.clear();
                 int row = 0;
                 for (int i = 0; i < counts.length; i++) {
@@ -488,7 +488,7 @@ public class AttentionKernelTest {
                                 blocks,
                                 j -> poolBlocks + blocks[j] * shape.config().layers());
                     }
-                    int table = step.table(blocks, blocks.length);
+                    StepBuffer.Table table = GpuRig.table(step, blocks);
                     StepLayout.tiles(step, row, counts[i], starts[i], table, shape.tileTokens());
                     row += counts[i];
                 }
@@ -511,7 +511,7 @@ public class AttentionKernelTest {
                             1,
                             queries.address(),
                             cache.address(),
-                            step.tables(),
+                            step.tables(0),
                             step.tiles(),
                             shape.scoreScale(),
                             out.address(),
@@ -563,13 +563,13 @@ public class AttentionKernelTest {
             float[] q = queries(rig, rows);
             SmPartition partition = new SmPartition(
                     shape, rig.device.multiprocessors(), rig.kernels.decodeAttention.residentBlocks(), true, bandwidth);
-            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 64, 256, 1000, 0, "test")) {
+            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 64, 256, GpuRig.tables(1000), 0, "test")) {
                 step.clear();
                 for (int row = 0; row < decodes; row++) {
-                    step.row(row, 0, lengths[row] - 1, -1);
+                    step.row(row, 0, lengths[row] - 1);
                     step.decode(
                             lengths[row],
-                            step.table(pool.tables[row], pool.tables[row].length),
+                            GpuRig.table(step, pool.tables[row]),
                             shape.config().kvHeads(),
                             shape.window());
                 }
@@ -580,7 +580,7 @@ public class AttentionKernelTest {
                             row,
                             counts[i],
                             lengths[decodes + i] - counts[i],
-                            step.table(table, table.length),
+                            GpuRig.table(step, table),
                             shape.tileTokens());
                 }
                 new StepLayout(partition).spread(step, 0);
@@ -602,7 +602,7 @@ public class AttentionKernelTest {
                             1,
                             queries.address(),
                             cache.address(),
-                            step.tables(),
+                            step.tables(0),
                             step.tiles(),
                             shape.scoreScale(),
                             out.address(),
@@ -620,7 +620,7 @@ public class AttentionKernelTest {
                             1,
                             queries.address(),
                             cache.address(),
-                            step.tables(),
+                            step.tables(0),
                             sequences(shape, step),
                             header(shape, step),
                             shape.scoreScale(),

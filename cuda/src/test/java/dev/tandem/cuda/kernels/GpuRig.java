@@ -7,7 +7,12 @@ import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.step.StepBuffer;
+import dev.tandem.cuda.step.TableSizes;
 import dev.tandem.cuda.weights.HalfFloats;
+import dev.tandem.engine.kv.KvLayout;
+import dev.tandem.engine.kv.KvView;
+import dev.tandem.engine.kv.KvWindow;
 import dev.tandem.fetch.IndexLocation;
 import dev.tandem.fetch.Progress;
 import dev.tandem.fetch.WheelSource;
@@ -104,11 +109,14 @@ public final class GpuRig implements AutoCloseable {
         return new ModelShape(shape.config(), variant, shape.type());
     }
 
-    /** The same shape with a sliding window in its last layer. */
+    /** The same shape with a sliding window in its layers. */
     public static ModelShape windowed(ModelShape shape, int window) {
+        return withWindows(shape, Collections.nCopies(shape.config().layers(), window));
+    }
+
+    /** The same shape with other sliding windows of its layers, 0 for none. */
+    public static ModelShape withWindows(ModelShape shape, List<Integer> windows) {
         ModelConfig c = shape.config();
-        List<Integer> windows = new ArrayList<>(Collections.nCopies(c.layers(), 0));
-        windows.set(c.layers() - 1, window);
         return new ModelShape(
                 new ModelConfig(
                         c.family(),
@@ -129,6 +137,16 @@ public final class GpuRig implements AutoCloseable {
                         c.fileType(),
                         c.endTokens()),
                 shape.type());
+    }
+
+    /** The block tables of a step buffer for models with one group of layers. */
+    public static TableSizes tables(int max) {
+        return new TableSizes(KvLayout.of(KvWindow.NONE), List.of(max));
+    }
+
+    /** Appends a sequence's block table in the one group of layers. */
+    static StepBuffer.Table table(StepBuffer step, int[] blocks) {
+        return step.table(List.of(KvView.of(blocks)), blocks.length);
     }
 
     /** Random values that 16-bit floats represent exactly, so that inputs have no rounding error. */

@@ -324,7 +324,7 @@ class KernelTest {
     @MethodSource("shapes")
     void sampling(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED);
-                StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, 1, 1000, "test")) {
+                StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, GpuRig.tables(1), 1000, "test")) {
             int vocabulary = shape.config().vocabulary();
             int width = shape.vocabulary();
             int rows = 8;
@@ -388,7 +388,7 @@ class KernelTest {
     @MethodSource("shapes")
     void adjustmentsAndLogprobs(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED);
-                StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, 1, 1000, "test")) {
+                StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, GpuRig.tables(1), 1000, "test")) {
             int vocabulary = shape.config().vocabulary();
             int width = shape.vocabulary();
             int[] prompt = IntStream.range(0, 90).map(i -> i * 3 % vocabulary).toArray();
@@ -475,7 +475,7 @@ class KernelTest {
     @MethodSource("shapes")
     void masks(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED);
-                StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, 1, 1000, "test");
+                StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, GpuRig.tables(1), 1000, "test");
                 Bitmasks masks = new Bitmasks(rig.device, shape, 64)) {
             int vocabulary = shape.config().vocabulary();
             int width = shape.vocabulary();
@@ -555,7 +555,7 @@ class KernelTest {
     void samplingWithExtremeParameters(ModelShape shape) {
         int rows = 16;
         try (GpuRig rig = new GpuRig(shape, SEED);
-                StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, 1, 4000, "test")) {
+                StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, GpuRig.tables(1), 4000, "test")) {
             int vocabulary = shape.config().vocabulary();
             int width = shape.vocabulary();
             for (long seed = SEED; seed < SEED + 40; seed++) {

@@ -54,13 +54,13 @@ class LargeSizesKernelTest {
             long quads = (long) grid * shape.config().group() * shape.headWidth() / 4;
             DeviceBuffer partial = rig.poisoned(16 * quads);
             DeviceBuffer sums = rig.poisoned(8 * quads);
-            try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, tables, 0, "test")) {
+            try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, GpuRig.tables(tables), 0, "test")) {
                 for (int blocks : new int[] {1, 7, grid}) {
                     step.clear();
                     for (int row = 0; row < lengths.length; row++) {
-                        step.row(row, 0, lengths[row] - 1, -1);
+                        step.row(row, 0, lengths[row] - 1);
                         step.decode(
-                                lengths[row], step.table(pool.tables()[row], pool.tables()[row].length), kvHeads, 0);
+                                lengths[row], GpuRig.table(step, pool.tables()[row]), kvHeads, 0);
                     }
                     step.spread(blocks, 1, kvHeads, 0);
                     step.upload(rig.stream);
@@ -71,7 +71,7 @@ class LargeSizesKernelTest {
                             1,
                             queries.address(),
                             cache.address(),
-                            step.tables(),
+                            step.tables(0),
                             step.sequences(),
                             step.header(),
                             shape.scoreScale(),
@@ -119,10 +119,10 @@ class LargeSizesKernelTest {
             DeviceBuffer cache = rig.putHalves(pool.values());
             int tables =
                     Arrays.stream(pool.tables()).mapToInt(table -> table.length).sum();
-            try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 64, tables, 0, "test")) {
+            try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 64, GpuRig.tables(tables), 0, "test")) {
                 step.clear();
                 for (int i = 0, row = 0; i < counts.length; row += counts[i++]) {
-                    int table = step.table(pool.tables()[i], pool.tables()[i].length);
+                    StepBuffer.Table table = GpuRig.table(step, pool.tables()[i]);
                     StepLayout.tiles(step, row, counts[i], starts[i], table, shape.tileTokens());
                 }
                 step.upload(rig.stream);
@@ -142,7 +142,7 @@ class LargeSizesKernelTest {
                             1,
                             queries.address(),
                             cache.address(),
-                            step.tables(),
+                            step.tables(0),
                             step.tiles(),
                             shape.scoreScale(),
                             out.address(),
@@ -176,7 +176,7 @@ class LargeSizesKernelTest {
         double tolerance = 3.0 / vocabulary;
         int draws = 8;
         try (GpuRig rig = new GpuRig(shape, SEED);
-                StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, 1, 1000, "test")) {
+                StepBuffer step = new StepBuffer(rig.device, 64, 64, 64, 1, GpuRig.tables(1), 1000, "test")) {
             int width = shape.vocabulary();
             float[] logits = rig.floats(4 * width, 4);
             for (int row = 0; row < 4; row++) {

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.FakeDriver;
 import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.kernels.GpuRig;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
@@ -16,7 +17,7 @@ class StepBufferTest {
         FakeDriver fake = new FakeDriver();
         Device device = new Device(fake.driver(), 0, 0);
         Stream stream = device.stream("test");
-        StepBuffer inputs = new StepBuffer(device, 4, 4, 2, 4, 16, 16, "test");
+        StepBuffer inputs = new StepBuffer(device, 4, 4, 2, 4, GpuRig.tables(16), 16, "test");
         for (int step = 0; step < 4; step++) {
             inputs.clear();
             inputs.upload(stream);
@@ -32,10 +33,10 @@ class StepBufferTest {
     void rowsWithinAWindowBeginAtTheFirstBlockThatTheySee() {
         FakeDriver fake = new FakeDriver();
         Device device = new Device(fake.driver(), 0, 0);
-        StepBuffer inputs = new StepBuffer(device, 4, 4, 2, 4, 64, 16, "test");
+        StepBuffer inputs = new StepBuffer(device, 4, 4, 2, 4, GpuRig.tables(64), 16, "test");
         inputs.clear();
-        inputs.decode(100, 7, 2, 33);
-        inputs.decode(20, 30, 2, 33);
+        inputs.decode(100, new StepBuffer.Table(7, 7), 2, 33);
+        inputs.decode(20, new StepBuffer.Table(30, 30), 2, 33);
         inputs.spread(4, 1, 2, 0);
         inputs.upload(device.stream("test"));
         assertThat(ints(fake.uploads.getFirst(), 0, 4)).as("all tokens").containsExactly(2, 22, 4, 1);

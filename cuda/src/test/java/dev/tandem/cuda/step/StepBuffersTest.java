@@ -24,7 +24,7 @@ class StepBuffersTest {
         FakeDriver fake = new FakeDriver();
         try (Device device = new Device(fake.driver(), 0, 0)) {
             ModelShape shape = GpuRig.shape(2, 2, 64, 64, 64, 100, DataType.BFLOAT16);
-            StepBuffers.Sizes sizes = new StepBuffers.Sizes(4, 8, 4, 2, 16);
+            StepBuffers.Sizes sizes = new StepBuffers.Sizes(4, 8, 4, 2, GpuRig.tables(16));
             fake.codes.put(function, INVALID_VALUE);
             fake.successes.put(function, successes);
             assertThatThrownBy(() -> StepBuffers.of(device, shape, sizes, true)).isInstanceOf(CudaException.class);
