@@ -10,6 +10,7 @@ import dev.tandem.cuda.kernels.GpuRig;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sampling.TokenSampler;
@@ -39,6 +40,7 @@ import java.util.SplittableRandom;
 import java.util.function.UnaryOperator;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
@@ -172,7 +174,7 @@ class CudaModelTest {
                 1,
                 from,
                 Arrays.copyOfRange(prompt, from, to),
-                blocks,
+                executor.limits().layout().views(blocks),
                 AttentionSite.GPU_FROM_GPU,
                 Optional.of(greedy(prompt)));
         executor.submit(StepPlan.unified(step, List.of(), List.of(chunk)));
@@ -272,7 +274,10 @@ class CudaModelTest {
         CpuOptions options =
                 new CpuOptions(1, 1, false, DataType.FLOAT32, ActivationPrecision.EXACT, DataType.FLOAT32, 20, 0, 256);
         try (CpuExecutor reference = new CpuExecutor(checkpoint, options)) {
-            int[] blocks = java.util.stream.IntStream.range(0, 20).toArray();
+            List<KvView> kv = reference
+                    .limits()
+                    .layout()
+                    .views(IntStream.range(0, 20).toArray());
             TokenSampler sampler = new TokenSampler(
                     SamplingParams.builder()
                             .temperature(0)
@@ -285,7 +290,7 @@ class CudaModelTest {
             reference.submit(StepPlan.unified(
                     1,
                     List.of(),
-                    List.of(new Chunk(1, 0, prompt, blocks, AttentionSite.GPU_FROM_GPU, Optional.of(sampler)))));
+                    List.of(new Chunk(1, 0, prompt, kv, AttentionSite.GPU_FROM_GPU, Optional.of(sampler)))));
             var best = reference.poll().sampled().getFirst().choice().logprobs().orElseThrow();
             for (int i = 0; i < best.topTokens().length; i++) {
                 if (best.topTokens()[i] == actual.get(agreed)) {

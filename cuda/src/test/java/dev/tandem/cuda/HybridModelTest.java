@@ -9,7 +9,9 @@ import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.schedule.Budget;
@@ -43,7 +45,7 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
-import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /** Logits and greedy tokens of sequences with KV on the host, compared with Hugging Face transformers. */
@@ -57,6 +59,22 @@ class HybridModelTest {
 
     private static final int MAX_STEPS = 5_000;
     private long step;
+    /** Of the executor that the test uses. */
+    private ExecutorLimits limits = ExecutorLimits.builder()
+            .vocabulary(1)
+            .contextTokens(1)
+            .blockTokens(1)
+            .maxBatchTokens(1)
+            .build();
+
+    private CudaExecutor use(CudaExecutor executor) {
+        limits = executor.limits();
+        return executor;
+    }
+
+    private List<KvView> views(int[] blocks) {
+        return limits.layout().views(blocks);
+    }
 
     private StepPlan plan(List<Swap> swaps, List<Chunk> chunks, List<Admission> admissions) {
         return new StepPlan(
@@ -69,13 +87,34 @@ class HybridModelTest {
                 List.of());
     }
 
-    private static int[] staging(List<Chunk> chunks) {
+    /** The pages that hold two layers of the chunks; none are left for copies. */
+    private int[] staging(List<Chunk> chunks) {
         int blocks = 0;
         for (Chunk chunk : chunks) {
             boolean offloads = chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD;
             blocks += offloads ? (chunk.start() + chunk.rows() - 1) / ModelShape.BLOCK_TOKENS + 1 : 0;
         }
-        return Arrays.copyOf(STAGING, blocks);
+        int groups = limits.layout().groups();
+        return IntStream.of(STAGING)
+                .flatMap(block -> IntStream.range(block * groups, (block + 1) * groups))
+                .limit(limits.staging().layerBlocks(blocks))
+                .toArray();
+    }
+
+    /** Copies of a sequence's KV in all groups of layers. */
+    private List<Swap> swaps(KvTier from, int[] fromBlocks, int[] toBlocks, int tokens) {
+        List<KvView> source = views(fromBlocks);
+        List<KvView> target = views(toBlocks);
+        return IntStream.range(0, source.size())
+                .mapToObj(group -> new Swap(
+                        1,
+                        group,
+                        from,
+                        source.get(group).blocks(),
+                        from.other(),
+                        target.get(group).blocks(),
+                        tokens))
+                .toList();
     }
 
     private static StepResult run(CudaExecutor executor, StepPlan plan) {
@@ -89,7 +128,8 @@ class HybridModelTest {
      * @return its logits, [vocabulary]
      */
     private float[] runInFlight(CudaExecutor executor, int[] tokens, int position, int[] hostBlocks, List<Swap> swaps) {
-        Admission admission = new Admission(1, position, tokens[position], hostBlocks, CudaModelTest.greedy(tokens));
+        Admission admission = 
+                new Admission(1, position, tokens[position], views(hostBlocks), CudaModelTest.greedy(tokens));
         StepResult result = run(executor, plan(swaps, List.of(), List.of(admission)));
         for (int steps = 0; result.sampled().isEmpty(); steps++) {
             assertThat(steps).as("steps until the token is sampled").isLessThan(MAX_STEPS);
@@ -98,26 +138,26 @@ class HybridModelTest {
         return executor.logits(0);
     }
 
-    private static Chunk prompt(int[] tokens, int to, int[] blocks, AttentionSite site) {
+    private Chunk prompt(int[] tokens, int to, int[] blocks, AttentionSite site) {
         return prompt(tokens, 0, to, blocks, site);
     }
 
-    private static Chunk prompt(int[] tokens, int from, int to, int[] blocks, AttentionSite site) {
+    private Chunk prompt(int[] tokens, int from, int to, int[] blocks, AttentionSite site) {
         return chunk(1, tokens, from, to, blocks, site);
     }
 
-    private static Chunk chunk(long sequence, int[] tokens, int from, int to, int[] blocks, AttentionSite site) {
+    private Chunk chunk(long sequence, int[] tokens, int from, int to, int[] blocks, AttentionSite site) {
         return new Chunk(
                 sequence,
                 from,
                 Arrays.copyOfRange(tokens, from, to),
-                blocks,
+                views(blocks),
                 site,
                 Optional.of(CudaModelTest.greedy(tokens)));
     }
 
     /** A same-layer token: the step waits for its attention. */
-    private static Chunk sameLayer(long sequence, int[] tokens, int position, int[] blocks) {
+    private Chunk sameLayer(long sequence, int[] tokens, int position, int[] blocks) {
         return chunk(sequence, tokens, position, position + 1, blocks, AttentionSite.CPU_FROM_HOST);
     }
 
@@ -141,7 +181,7 @@ class HybridModelTest {
     void aRowOfNaNDoesNotAffectLaterHostTokensInTheSameBatchRow() {
         int[] bad = {5, 9, 200, 31, 7};
         int[] good = {11, 12, 13, 14, 15, 16, 17};
-        try (CudaExecutor executor = CudaModelTest.executor("llama31", DataType.FLOAT16, 8, true, 2, 10_000)) {
+        try (CudaExecutor executor = use(CudaModelTest.executor("llama31", DataType.FLOAT16, 8, true, 2, 10_000))) {
             Chunk badPrompt = chunk(1, bad, 0, 3, new int[] {0}, AttentionSite.GPU_FROM_GPU);
             Chunk goodPrompt = chunk(2, good, 0, 5, new int[] {0}, AttentionSite.GPU_PREFILL_OFFLOAD);
             run(executor, plan(List.of(), List.of(badPrompt, goodPrompt), List.of()));
@@ -173,23 +213,25 @@ class HybridModelTest {
                 .hasMessageContaining("--strategy gpu-only");
     }
 
-    @Test
-    void aBitFlipDuringASwapEndsTheExecutor() throws IOException {
-        int[] tokens = Golden.of("llama31").prompt();
+    /** Gemma 3 has seven groups of one layer; layer 5, which alone has no window, is in the first page of a block. */
+    @ParameterizedTest
+    @CsvSource({"llama31, 1, 2", "gemma3, 5, 14"})
+    void aBitFlipDuringASwapEndsTheExecutor(String family, int layer, int page) throws IOException {
+        int[] tokens = Golden.of(family).prompt();
         int[] gpu = {5, 0, 3, 7, 1, 6};
         int[] host = {2, 0, 3};
         int half = tokens.length / 2;
-        try (CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 8, true, 2, 10_000)) {
+        try (CudaExecutor executor = use(CudaModelTest.executor(family, DataType.BFLOAT16, 8, true, 2, 10_000))) {
             run(executor, plan(List.of(), List.of(prompt(tokens, half, gpu, AttentionSite.GPU_FROM_GPU)), List.of()));
-            executor.submit(plan(List.of(new Swap(1, KvTier.GPU, gpu, KvTier.HOST, host, half)), List.of(), List.of()));
+            executor.submit(plan(swaps(KvTier.GPU, gpu, host, half), List.of(), List.of()));
             executor.logits(0); // the step has ended, and its result has not been polled yet
             MemorySegment block =
-                    MemorySegment.ofAddress(executor.hostBlock(1, host[0])).reinterpret(1);
+                    MemorySegment.ofAddress(executor.hostBlock(layer, page)).reinterpret(1);
             block.set(ValueLayout.JAVA_BYTE, 0, (byte) (block.get(ValueLayout.JAVA_BYTE, 0) ^ 4));
             assertThatThrownBy(executor::poll)
                     .isInstanceOf(ExecutorException.class)
                     .hasMessageContaining("swaps out")
-                    .hasMessageContaining("host block 2, layer 1");
+                    .hasMessageContaining("host block " + page + ", layer " + layer);
         }
     }
 
@@ -201,7 +243,7 @@ class HybridModelTest {
         int[] host = {2, 0, 3};
         int[] gpu = {5, 0, 3, 7, 1, 6};
         double bound = CudaModelTest.bound(type);
-        try (CudaExecutor executor = CudaModelTest.executor(family, type, 8, true, 2, 10_000)) {
+        try (CudaExecutor executor = use(CudaModelTest.executor(family, type, 8, true, 2, 10_000))) {
             executor.faults().poisonPools();
             double sum = 0;
             for (int i = 1; i < tokens.length; i++) {
@@ -239,22 +281,15 @@ class HybridModelTest {
             assertThat(sameLayer).as("%s %s, a same-layer token", family, type).isLessThan(bound);
             twoSubBatches(executor, golden, host, gpu, bound);
             run(executor, plan(List.of(), List.of(prompt(tokens, half, gpu, AttentionSite.GPU_FROM_GPU)), List.of()));
-            Swap out = new Swap(1, KvTier.GPU, gpu, KvTier.HOST, host, half);
-            double swappedOut =
-                    CudaModelTest.error(runInFlight(executor, tokens, half, host, List.of(out)), golden, half);
+            List<Swap> out = swaps(KvTier.GPU, gpu, host, half);
+            double swappedOut = CudaModelTest.error(runInFlight(executor, tokens, half, host, out), golden, half);
             assertThat(swappedOut)
                     .as("%s %s, swapped out and computed in flight in one step", family, type)
                     .isLessThan(bound);
             int[] others = {4, 2, 0, 1, 3, 7};
-            Swap in = new Swap(1, KvTier.HOST, host, KvTier.GPU, others, half + 1);
-            Chunk next = new Chunk(
-                    1,
-                    half + 1,
-                    new int[] {tokens[half + 1]},
-                    others,
-                    AttentionSite.GPU_FROM_GPU,
-                    Optional.of(CudaModelTest.greedy(tokens)));
-            run(executor, plan(List.of(in), List.of(next), List.of()));
+            List<Swap> in = swaps(KvTier.HOST, host, others, half + 1);
+            Chunk next = chunk(1, tokens, half + 1, half + 2, others, AttentionSite.GPU_FROM_GPU);
+            run(executor, plan(in, List.of(next), List.of()));
             double swappedIn = CudaModelTest.error(executor.logits(0), golden, half + 1);
             assertThat(swappedIn)
                     .as("%s %s, swapped back to the GPU", family, type)
@@ -316,7 +351,7 @@ class HybridModelTest {
                 .attentionThreads(3, true, 10_000_000_000L)
                 .kvChecksums(true)
                 .build();
-        try (CudaExecutor executor = CudaModelTest.executor("llama31", options)) {
+        try (CudaExecutor executor = use(CudaModelTest.executor("llama31", options))) {
             List<Chunk> first = IntStream.range(0, rows)
                     .mapToObj(i -> chunk(i, tokens, 0, 1, new int[] {i}, AttentionSite.GPU_PREFILL_OFFLOAD))
                     .toList();
@@ -361,7 +396,7 @@ class HybridModelTest {
                 .attentionThreads(3, true, 10_000_000_000L)
                 .kvChecksums(true)
                 .build();
-        try (CudaExecutor executor = CudaModelTest.executor("llama31", options)) {
+        try (CudaExecutor executor = use(CudaModelTest.executor("llama31", options))) {
             for (int i = 0; i < max; i++) {
                 int[] gpu = {40 + i};
                 run(
@@ -424,23 +459,44 @@ class HybridModelTest {
                 .build();
     }
 
-    @ParameterizedTest
-    @EnumSource(Placement.class)
-    void greedyTokensMatchTransformersInABatchOfOtherRequests(Placement placement) throws IOException {
-        Budget budget = new Budget(200, 100, 200);
-        greedyTokensMatch(placement.name(), policy(placement, budget), budget);
+    /** A model with one group of layers, and with groups of one layer and of two. */
+    private static Stream<String> groupings() {
+        return Stream.of("llama31", "gemma3", "gemma3vision");
+    }
+
+    private static Stream<Arguments> groupingsAndPlacements() {
+        return groupings().flatMap(family -> Stream.of(Placement.values()).map(each -> Arguments.of(family, each)));
+    }
+
+    private static Stream<Arguments> groupingsAndStrategies() {
+        return groupings()
+                .flatMap(family -> Stream.of(
+                                Strategy.SIMPLE_OFFLOAD,
+                                Strategy.SYMMETRIC,
+                                Strategy.FASTDECODE_PLUS,
+                                Strategy.ASYMMETRIC,
+                                Strategy.NEO,
+                                Strategy.APEX)
+                        .map(strategy -> Arguments.of(family, strategy)));
     }
 
     @ParameterizedTest
-    @EnumSource(
-            value = Strategy.class,
-            names = {"SIMPLE_OFFLOAD", "SYMMETRIC", "FASTDECODE_PLUS", "ASYMMETRIC", "NEO", "APEX"})
-    void greedyTokensMatchTransformersUnderEveryStrategy(Strategy strategy) throws IOException {
+    @MethodSource("groupingsAndPlacements")
+    void greedyTokensMatchTransformersInABatchOfOtherRequests(String family, Placement placement) throws IOException {
+        Budget budget = new Budget(200, 100, 200);
+        greedyTokensMatch(placement.name(), policy(placement, budget), budget, executor(family), family);
+    }
+
+    @ParameterizedTest
+    @MethodSource("groupingsAndStrategies")
+    void greedyTokensMatchTransformersUnderEveryStrategy(String family, Strategy strategy) throws IOException {
         Budget budget = new Budget(200, 100, 200);
         greedyTokensMatch(
                 strategy.flag(),
                 strategy.policy(options(budget, TierRules.neutral()), TestProfile.withCpu(100)),
-                budget);
+                budget,
+                executor(family),
+                family);
     }
 
     /**
@@ -474,8 +530,9 @@ class HybridModelTest {
     }
 
     /** Each step uses a random strategy. It takes over the in-flight tokens and swapped sequences of the one before. */
-    @Test
-    void greedyTokensMatchTransformersWhenStrategiesChange() throws IOException {
+    @ParameterizedTest
+    @MethodSource("groupings")
+    void greedyTokensMatchTransformersWhenStrategiesChange(String family) throws IOException {
         Budget budget = new Budget(200, 100, 200);
         SplittableRandom random = new SplittableRandom(9);
         List<Policy> policies = Stream.of(Strategy.values())
@@ -484,23 +541,26 @@ class HybridModelTest {
         greedyTokensMatch(
                 "changing strategies, seed 9",
                 (state, why) -> policies.get(random.nextInt(policies.size())).draft(state, why),
-                budget);
+                budget,
+                executor(family),
+                family);
     }
 
     /** Free KV blocks contain NaN. */
-    private static CudaExecutor executor() {
-        CudaExecutor executor = CudaModelTest.executor("llama31", DataType.FLOAT16, 60, true, 3, 10_000);
+    private static CudaExecutor executor(String family) {
+        CudaExecutor executor = CudaModelTest.executor(family, DataType.FLOAT16, 60, true, 3, 10_000);
         executor.faults().poisonPools();
         return executor;
     }
 
-    private static void greedyTokensMatch(String placement, Policy policy, Budget budget) throws IOException {
-        greedyTokensMatch(placement, policy, budget, executor());
-    }
-
     static void greedyTokensMatch(String placement, Policy policy, Budget budget, CudaExecutor executor)
             throws IOException {
-        Golden golden = Golden.of("llama31");
+        greedyTokensMatch(placement, policy, budget, executor, "llama31");
+    }
+
+    private static void greedyTokensMatch(
+            String placement, Policy policy, Budget budget, CudaExecutor executor, String family) throws IOException {
+        Golden golden = Golden.of(family);
         List<Integer> expected = Arrays.stream(golden.greedy()).boxed().toList();
         SplittableRandom random = new SplittableRandom(3);
         try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy), budget)) {
@@ -524,8 +584,8 @@ class HybridModelTest {
                     agreed++;
                 }
                 if (agreed < expected.size()) {
-                    assertThat(CudaModelTest.gap("llama31", golden, actual, agreed))
-                            .as("%s, request %d, token %d", placement, i, agreed)
+                    assertThat(CudaModelTest.gap(family, golden, actual, agreed))
+                            .as("%s, %s, request %d, token %d", family, placement, i, agreed)
                             .isLessThan(0.05);
                 }
             }

@@ -10,6 +10,7 @@ import dev.tandem.cuda.kernels.GpuRig;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.model.config.DataType;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /** How GPU memory is divided. It needs no GPU. */
@@ -43,6 +44,23 @@ class MemoryPlanTest {
         assertThat(plan.offloadedBlocks(shape)).isEqualTo(8192 / 16);
         assertThat(plan.tables(10, shape).max())
                 .containsExactly((int) (10 + KvPools.sharedPages(10)) + 100 + 8192 / 16);
+    }
+
+    /** Each of a kind's groups lists its part of the pages; those with a window, no more than sequences hold. */
+    @Test
+    void groupsOfAKindShareThePages() {
+        MemoryPlan plan = MemoryPlan.of(options(256, 10, 4));
+        ModelShape layers = GpuRig.shape(6, 4, 2, 64, 256, 512, 301, DataType.FLOAT16);
+        ModelShape grouped = GpuRig.withWindows(layers, List.of(100, 100, 0, 100, 100, 0)); // pages of two layers
+        int more = 10 + 8192 / 16;
+        int held = (int) (10L * grouped.layout(256).kinds().getLast().window().maxHeld() / 16);
+        assertThat(grouped.layersPerPage()).isEqualTo(2);
+        assertThat(plan.tables(20, grouped).max())
+                .as("few pages")
+                .containsExactly(3 * (20 + 80) + more, 3 * (20 + 80) / 2 + more);
+        assertThat(plan.tables(2000, grouped).max())
+                .as("many pages")
+                .containsExactly(3 * (2000 + 8000) + more, held + more);
     }
 
     @Test

@@ -22,19 +22,21 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
 import java.util.function.UnaryOperator;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Prefill offload, in one chunk and in several, of a model with enough layers for the copy engine. */
+/** Prefill offload, in one chunk and in several, of models with and without enough layers for the copy engine. */
 @Tag("gpu")
 class PrefillOffloadTest {
     private static final long SEED = 31;
     /** Prompts longer than this are offloaded in chunks. */
     private static final Budget BUDGET = new Budget(48, 16, 48);
 
-    private static final int PROMPTS = 12;
+    /** The longest have 195 tokens, and windows of 20: their last chunks begin behind a host block that is freed. */
+    private static final int PROMPTS = 20;
 
     @TempDir
     Path directory;
@@ -48,6 +50,32 @@ class PrefillOffloadTest {
                 directory.resolve("config.json"),
                 config.replace("\"head_dim\": 16", "\"head_dim\": " + headDim)
                         .replace("\"num_hidden_layers\": 5", "\"num_hidden_layers\": 9"));
+        firstTokensMatchTheGpuAlone(type);
+    }
+
+    /**
+     * Groups of one layer, whose areas are pages of their own; of two, which kernels copy; and of four, which the copy
+     * engine copies.
+     *
+     * @param layers a letter per layer: w with a window of 20 tokens, f without
+     */
+    @ParameterizedTest
+    @CsvSource({"wwwfww", "wfwwwfww", "wfwfwfwf"})
+    void firstTokensMatchTheGpuAloneForEverySizeOfGroups(String layers) throws IOException {
+        String config = Files.readString(CudaModelTest.FAMILIES.resolve("deepgroups").resolve("config.json"));
+        String types = layers.chars()
+                .mapToObj(layer -> layer == 'w' ? "\"sliding_attention\"" : "\"full_attention\"")
+                .collect(Collectors.joining(", "));
+        Files.writeString(
+                directory.resolve("config.json"),
+                config.replaceFirst("\"layer_types\": \\[[^]]*]", "\"layer_types\": [" + types + "]")
+                        .replace("\"num_hidden_layers\": 8", "\"num_hidden_layers\": " + layers.length()));
+        for (DataType type : List.of(DataType.FLOAT16, DataType.BFLOAT16)) {
+            firstTokensMatchTheGpuAlone(type);
+        }
+    }
+
+    private void firstTokensMatchTheGpuAlone(DataType type) {
         List<Integer> alone = firstTokens(Strategy.GPU_ONLY, type, false);
         assertThat(firstTokens(Strategy.FASTDECODE_PLUS, type, false))
                 .as("by the copy engine, seed %d", SEED)

@@ -25,10 +25,13 @@ import java.util.function.UnaryOperator;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * Hits in the prefix cache on a GPU: in GPU blocks, in host blocks, and copied in both directions. Checksums of all
- * copies are compared. First tokens equal those of a run without the cache.
+ * copies are compared. First tokens equal those of a run without the cache. Prefixes of models with groups of layers are
+ * not copied.
  */
 @Tag("gpu")
 class PrefixCacheHitsTest {
@@ -38,20 +41,27 @@ class PrefixCacheHitsTest {
     /** A host block, which holds 64 tokens, and a part of the next. */
     private static final int SHARED = 75;
 
-    private final List<Integer> cold = run(PrefixCacheOptions.OFF, Strategy.GPU_ONLY, Strategy.GPU_ONLY);
     private PrefixCacheUse use;
 
-    @Test
-    void inGpuBlocks() {
-        assertThat(run(PrefixCacheOptions.on(1), Strategy.GPU_ONLY, Strategy.GPU_ONLY))
+    private List<Integer> cold(String family) {
+        return run(family, PrefixCacheOptions.OFF, Strategy.GPU_ONLY, Strategy.GPU_ONLY);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"deep", "deepgroups"})
+    void inGpuBlocks(String family) {
+        List<Integer> cold = cold(family);
+        assertThat(run(family, PrefixCacheOptions.on(1), Strategy.GPU_ONLY, Strategy.GPU_ONLY))
                 .as("seed %d", SEED)
                 .isEqualTo(cold);
         assertThat(use.gpuHits()).isGreaterThanOrEqualTo(64 * (REQUESTS - 1));
     }
 
-    @Test
-    void inHostBlocks() {
-        assertThat(run(PrefixCacheOptions.on(1), Strategy.FASTDECODE_PLUS, Strategy.FASTDECODE_PLUS))
+    @ParameterizedTest
+    @ValueSource(strings = {"deep", "deepgroups"})
+    void inHostBlocks(String family) {
+        List<Integer> cold = cold(family);
+        assertThat(run(family, PrefixCacheOptions.on(1), Strategy.FASTDECODE_PLUS, Strategy.FASTDECODE_PLUS))
                 .as("seed %d", SEED)
                 .isEqualTo(cold);
         assertThat(use.hostHits()).isGreaterThanOrEqualTo(64 * (REQUESTS - 1));
@@ -59,7 +69,8 @@ class PrefixCacheHitsTest {
 
     @Test
     void copiedBackToTheGpu() {
-        assertThat(run(PrefixCacheOptions.on(1), Strategy.FASTDECODE_PLUS, Strategy.GPU_ONLY))
+        List<Integer> cold = cold("deep");
+        assertThat(run("deep", PrefixCacheOptions.on(1), Strategy.FASTDECODE_PLUS, Strategy.GPU_ONLY))
                 .as("seed %d", SEED)
                 .isEqualTo(cold);
         assertThat(use.copiedHits()).isGreaterThanOrEqualTo(64);
@@ -68,16 +79,17 @@ class PrefixCacheHitsTest {
     /** The step copies a prefix to the host, from which the prefill then returns it layer by layer. */
     @Test
     void copiedToTheHost() {
-        assertThat(run(PrefixCacheOptions.on(1), Strategy.GPU_ONLY, Strategy.FASTDECODE_PLUS))
+        List<Integer> cold = cold("deep");
+        assertThat(run("deep", PrefixCacheOptions.on(1), Strategy.GPU_ONLY, Strategy.FASTDECODE_PLUS))
                 .as("seed %d", SEED)
                 .isEqualTo(cold);
         assertThat(use.copiedHits()).isGreaterThanOrEqualTo(64);
     }
 
     /** First tokens of requests with a common prefix; the first request runs under a strategy of its own. */
-    private List<Integer> run(PrefixCacheOptions caching, Strategy first, Strategy others) {
+    private List<Integer> run(String family, PrefixCacheOptions caching, Strategy first, Strategy others) {
         CudaExecutor executor = new CudaExecutor(
-                Checkpoint.open(CudaModelTest.FAMILIES.resolve("deep"), LoadFormat.DUMMY, SEED),
+                Checkpoint.open(CudaModelTest.FAMILIES.resolve(family), LoadFormat.DUMMY, SEED),
                 CudaModelTest.options(DataType.BFLOAT16, 60, true, 3, 10_000),
                 GpuRig.libraries(),
                 GpuRig.compiler(),

@@ -249,7 +249,7 @@ public final class PrefillOffload implements AutoCloseable {
     }
 
     /** Address from which the lists count the layer blocks of a layer's area. */
-    private long area(int layer) {
+    long area(int layer) {
         int area = layersPerPage == 1 ? 0 : layer % AREAS; // of a group with one layer, the list names the area's pages
         return pools.gpu().address() + area * layerBlockBytes;
     }
