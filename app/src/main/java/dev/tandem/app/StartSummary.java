@@ -56,8 +56,6 @@ final class StartSummary {
                             Locale.ROOT,
                             "the last %,d tokens of a request; KV before them is freed",
                             layout.widest().tokens()));
-        } else if (!limits.span().isWhole()) {
-            log.row("KV window", "none: not all layers have the same window, so all of a request's KV is held");
         }
     }
 

@@ -92,6 +92,15 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
     }
 
     /**
+     * Bytes of a block's numbers in the block tables of all step buffers. Those of one group of layers are so few that
+     * the reserve covers them.
+     */
+    private static long tableBytes(KvLayout layout) {
+        int lists = layout.kinds().size() * layout.groups() - 1;
+        return StepBuffers.MAX * Integer.BYTES * lists * (1 + KvPools.sharedPages(1));
+    }
+
+    /**
      * KV blocks that fit into GPU memory.
      *
      * @param used bytes that weights and activations take
@@ -101,7 +110,8 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
      */
     int kvBlocks(ModelShape shape, double utilization, long used, long free, long total) {
         long budget = Math.min((long) (utilization * total) - used, free) - RESERVE_BYTES;
-        long blocks = budget / shape.blockBytes();
+        KvLayout layout = shape.layout(maxRows);
+        long blocks = budget / (shape.blockBytes() + tableBytes(layout));
         if (blocks < 1) {
             throw new CudaException(String.format(
                     Locale.ROOT,
@@ -111,6 +121,6 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
                     utilization * total / 0x1p30,
                     utilization));
         }
-        return (int) Math.min(blocks, Integer.MAX_VALUE / ModelShape.BLOCK_TOKENS);
+        return (int) Math.min(blocks, Integer.MAX_VALUE / ModelShape.BLOCK_TOKENS / layout.groups());
     }
 }

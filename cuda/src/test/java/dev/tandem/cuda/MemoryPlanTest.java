@@ -88,6 +88,17 @@ class MemoryPlanTest {
                 .isEqualTo((int) ((GIB - (512L << 20)) / blockBytes));
     }
 
+    /** Three groups list a block three times in each of three buffers, and might do so with as many in either kind. */
+    @Test
+    void kvBlocksOfGroupsLeaveRoomForTheirTables() {
+        MemoryPlan plan = MemoryPlan.of(options(2048, 100, 0));
+        ModelShape layers = GpuRig.shape(6, 4, 2, 64, 256, 512, 301, DataType.FLOAT16);
+        ModelShape grouped = GpuRig.withWindows(layers, List.of(100, 100, 0, 100, 100, 0));
+        long tables = 3 * 4 * 5 * (2 * 3 - 1);
+        assertThat(plan.kvBlocks(grouped, 0.5, GIB, 8 * GIB, 10 * GIB))
+                .isEqualTo((int) ((4 * GIB - (512L << 20)) / (layers.blockBytes() + tables)));
+    }
+
     @Test
     void anErrorAboutTooLittleMemoryNamesTheFlags() {
         MemoryPlan plan = MemoryPlan.of(options(2048, 100, 0));

@@ -17,6 +17,9 @@ import java.util.Optional;
  */
 public record StepBuffers(StepBuffer graph, int graphRows, StepBuffer first, Optional<StepBuffer> second)
         implements AutoCloseable {
+    /** Max number of buffers. */
+    public static final int MAX = 3;
+
     /** Max logit adjustments of a step; they take a MiB. */
     private static final int MAX_ADJUSTMENTS = 1 << 16;
 
