@@ -274,10 +274,8 @@ class CudaModelTest {
         CpuOptions options =
                 new CpuOptions(1, 1, false, DataType.FLOAT32, ActivationPrecision.EXACT, DataType.FLOAT32, 20, 0, 256);
         try (CpuExecutor reference = new CpuExecutor(checkpoint, options)) {
-            List<KvView> kv = reference
-                    .limits()
-                    .layout()
-                    .views(IntStream.range(0, 20).toArray());
+            List<KvView> kv =
+                    reference.limits().layout().views(IntStream.range(0, 20).toArray());
             TokenSampler sampler = new TokenSampler(
                     SamplingParams.builder()
                             .temperature(0)

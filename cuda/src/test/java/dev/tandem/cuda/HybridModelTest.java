@@ -128,7 +128,7 @@ class HybridModelTest {
      * @return its logits, [vocabulary]
      */
     private float[] runInFlight(CudaExecutor executor, int[] tokens, int position, int[] hostBlocks, List<Swap> swaps) {
-        Admission admission = 
+        Admission admission =
                 new Admission(1, position, tokens[position], views(hostBlocks), CudaModelTest.greedy(tokens));
         StepResult result = run(executor, plan(swaps, List.of(), List.of(admission)));
         for (int steps = 0; result.sampled().isEmpty(); steps++) {

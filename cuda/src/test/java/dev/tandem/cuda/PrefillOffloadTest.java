@@ -62,7 +62,8 @@ class PrefillOffloadTest {
     @ParameterizedTest
     @CsvSource({"wwwfww", "wfwwwfww", "wfwfwfwf"})
     void firstTokensMatchTheGpuAloneForEverySizeOfGroups(String layers) throws IOException {
-        String config = Files.readString(CudaModelTest.FAMILIES.resolve("deepgroups").resolve("config.json"));
+        String config =
+                Files.readString(CudaModelTest.FAMILIES.resolve("deepgroups").resolve("config.json"));
         String types = layers.chars()
                 .mapToObj(layer -> layer == 'w' ? "\"sliding_attention\"" : "\"full_attention\"")
                 .collect(Collectors.joining(", "));

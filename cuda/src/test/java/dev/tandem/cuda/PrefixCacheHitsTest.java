@@ -30,8 +30,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * Hits in the prefix cache on a GPU: in GPU blocks, in host blocks, and copied in both directions. Checksums of all
- * copies are compared. First tokens equal those of a run without the cache. Prefixes of models with groups of layers are
- * not copied.
+ * copies are compared. First tokens equal those of a run without the cache. Prefixes of models with groups of layers
+ * are not copied.
  */
 @Tag("gpu")
 class PrefixCacheHitsTest {

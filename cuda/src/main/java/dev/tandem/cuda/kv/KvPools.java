@@ -29,8 +29,8 @@ import java.util.stream.IntStream;
 /**
  * The KV pages of both tiers and the copies between them; a page is a block of tokens in the layers of one group
  * ({@link KvLayout}). GPU memory holds {@code [pages][layers of a group]} of prelude.cu's format: a page is contiguous,
- * so that a step can borrow it as staging for any layers. Pinned host memory holds {@code [layers of a group][pages]} of
- * the format that the CPU attends over. Kernels convert the format while they copy over the link.
+ * so that a step can borrow it as staging for any layers. Pinned host memory holds {@code [layers of a group][pages]}
+ * of the format that the CPU attends over. Kernels convert the format while they copy over the link.
  *
  * <p>Order within a step: swaps out, then swaps in, a few layers at a time, each before its layer writes KV. An
  * offloaded prefill's layer leaves its staging before the layer after next writes there ({@link PrefillOffload}). The

@@ -25,13 +25,13 @@ import java.util.List;
  *
  * <p>Staging lies in pages that the step borrows from the pool ({@link PrefillStaging}). The first of them hold the
  * areas: the two layer blocks of a prompt's block are neighbours, or two pages where a page has one layer. The others
- * hold copies of one layer's host blocks, in the host's format. The copy engine carries these over the link, and kernels
- * convert between staging and copies beside it. Without pages for copies, kernels convert and copy at once. These wait
- * for room on a multiprocessor, and large GEMMs leave none. A CUDA graph cannot contain copies that differ per step, so
- * a step with prefill offload is one graph per layer at most.
+ * hold copies of one layer's host blocks, in the host's format. The copy engine carries these over the link, and
+ * kernels convert between staging and copies beside it. Without pages for copies, kernels convert and copy at once.
+ * These wait for room on a multiprocessor, and large GEMMs leave none. A CUDA graph cannot contain copies that differ
+ * per step, so a step with prefill offload is one graph per layer at most.
  *
- * <p>A prompt is staged from the first block on that some group of layers holds. A group whose window begins later moves
- * its own host blocks only.
+ * <p>A prompt is staged from the first block on that some group of layers holds. A group whose window begins later
+ * moves its own host blocks only.
  *
  * <p>Owned by: engine thread.
  */
@@ -47,7 +47,9 @@ public final class PrefillOffload implements AutoCloseable {
     private final KvLayout layout;
     private final int layers;
     private final int layersPerPage;
-    /** [groups] the area of a group's layer, where it has one; else a layer adds its area to the numbers of the first. */
+    /**
+     * [groups] the area of a group's layer, where it has one; else a layer adds its area to the numbers of the first.
+     */
     private final int[] areas;
 
     private final int multiprocessors;
@@ -234,13 +236,15 @@ public final class PrefillOffload implements AutoCloseable {
 
     private void returnLayer(int layer) {
         if (usesCopyEngine) {
-            returning.of(layout.groupOf(layer)).forEachRun(
-                    copyStep(),
-                    (host, layerBlock, blocks) -> back.upload(
-                            pools.gpu(),
-                            layerBlock * layerBlockBytes,
-                            MemorySegment.ofAddress(pools.hostBlock(layer, host)),
-                            blocks * hostBlockBytes));
+            returning
+                    .of(layout.groupOf(layer))
+                    .forEachRun(
+                            copyStep(),
+                            (host, layerBlock, blocks) -> back.upload(
+                                    pools.gpu(),
+                                    layerBlock * layerBlockBytes,
+                                    MemorySegment.ofAddress(pools.hostBlock(layer, host)),
+                                    blocks * hostBlockBytes));
             convert(back, kernels.moveIn, layer, returning);
         } else {
             pools.move(back, kernels.moveIn, area(layer), returning, layer, 1);
@@ -302,13 +306,14 @@ public final class PrefillOffload implements AutoCloseable {
         if (usesCopyEngine) {
             convert(out, kernels.moveOut, layer, leaving);
             out.record(free[layer % AREAS]);
-            leaving.of(layout.groupOf(layer)).forEachRun(
-                    copyStep(),
-                    (host, layerBlock, blocks) -> out.download(
-                            MemorySegment.ofAddress(pools.hostBlock(layer, host)),
-                            pools.gpu(),
-                            layerBlock * layerBlockBytes,
-                            blocks * hostBlockBytes));
+            leaving.of(layout.groupOf(layer))
+                    .forEachRun(
+                            copyStep(),
+                            (host, layerBlock, blocks) -> out.download(
+                                    MemorySegment.ofAddress(pools.hostBlock(layer, host)),
+                                    pools.gpu(),
+                                    layerBlock * layerBlockBytes,
+                                    blocks * hostBlockBytes));
         } else {
             pools.move(out, kernels.moveOut, area(layer), leaving, layer, 1);
             out.record(free[layer % AREAS]);

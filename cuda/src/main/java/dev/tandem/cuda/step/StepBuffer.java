@@ -233,9 +233,7 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         set(positionsAt + row, position);
         for (int group = 0; group < tablesAt.length; group++) {
             int block = kv.get(group).block(position / ModelShape.BLOCK_TOKENS);
-            set(
-                    slotsAt + group * rows + row,
-                    block * ModelShape.BLOCK_TOKENS + position % ModelShape.BLOCK_TOKENS);
+            set(slotsAt + group * rows + row, block * ModelShape.BLOCK_TOKENS + position % ModelShape.BLOCK_TOKENS);
         }
     }
 

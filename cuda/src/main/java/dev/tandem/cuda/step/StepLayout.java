@@ -180,8 +180,7 @@ public final class StepLayout {
     }
 
     /** Adds a chunk's tiles of prefill attention, the last first, because it has the longest context. */
-    public static void tiles(
-            StepBuffer inputs, int row, int count, int start, StepBuffer.Table table, int tileTokens) {
+    public static void tiles(StepBuffer inputs, int row, int count, int start, StepBuffer.Table table, int tileTokens) {
         for (int from = (count - 1) / tileTokens * tileTokens; from >= 0; from -= tileTokens) {
             inputs.tile(row + from, Math.min(tileTokens, count - from), start + from, table);
         }

@@ -140,7 +140,8 @@ class HostAttentionWorkersTest {
 
         /** Address of a subtask's first KV head in a block of layer 1. */
         long subtask(int block, int number) {
-            return block(1, page(LAYOUT.groupOf(1), block)) + number * single.format().blockBytes();
+            return block(1, page(LAYOUT.groupOf(1), block))
+                    + number * single.format().blockBytes();
         }
 
         long block(int layer, int block) {

@@ -59,8 +59,7 @@ class LargeSizesKernelTest {
                     step.clear();
                     for (int row = 0; row < lengths.length; row++) {
                         step.row(row, 0, lengths[row] - 1);
-                        step.decode(
-                                lengths[row], GpuRig.table(step, pool.tables()[row]), kvHeads, 0);
+                        step.decode(lengths[row], GpuRig.table(step, pool.tables()[row]), kvHeads, 0);
                     }
                     step.spread(blocks, 1, kvHeads, 0);
                     step.upload(rig.stream);

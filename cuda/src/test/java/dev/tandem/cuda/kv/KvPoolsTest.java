@@ -84,11 +84,14 @@ class KvPoolsTest {
                     host.add(pools.hostBlock(layer, page) - pools.hostBlock(0, 0));
                 }
             }
-            assertThat(gpu).hasSize(GPU_BLOCKS * layers.length()).allSatisfy(at -> assertThat(at)
-                    .isBetween(0L, GPU_BLOCKS * shape.blockBytes() - shape.layerBlockBytes()));
+            assertThat(gpu)
+                    .hasSize(GPU_BLOCKS * layers.length())
+                    .allSatisfy(at ->
+                            assertThat(at).isBetween(0L, GPU_BLOCKS * shape.blockBytes() - shape.layerBlockBytes()));
             assertThat(pools.hostBlocks()).isEqualTo(HOST_BLOCKS);
-            assertThat(host).hasSize(HOST_BLOCKS * layers.length()).allSatisfy(at -> assertThat(at)
-                    .isBetween(0L, pools.hostBytes() - HostFormat.blockBytes(shape)));
+            assertThat(host)
+                    .hasSize(HOST_BLOCKS * layers.length())
+                    .allSatisfy(at -> assertThat(at).isBetween(0L, pools.hostBytes() - HostFormat.blockBytes(shape)));
         }
     }
 
@@ -129,8 +132,8 @@ class KvPoolsTest {
                     .containsExactly(
                             new Move(4, 64, List.of(7 * perPage, 2 * perPage, 9 * perPage, 4 * perPage)),
                             new Move(1, 6, List.of(3 * perPage, 0, 0, 0)));
-            assertThat(sections.subList(0, last)).allSatisfy(moves -> assertThat(moves)
-                    .isEmpty());
+            assertThat(sections.subList(0, last))
+                    .allSatisfy(moves -> assertThat(moves).isEmpty());
             assertThat(pools.moving()).isEqualTo(new KvPools.Moving(true, false));
         }
     }
@@ -257,8 +260,7 @@ class KvPoolsTest {
                     .toList();
             for (int group = 0; group < layout.groups(); group++) {
                 int held = 3 - chunk(layout, 1, 0).kv(group).first();
-                List<Integer> leaving =
-                        hosts(uploaded(0, layout.groups()).get(group));
+                List<Integer> leaving = hosts(uploaded(0, layout.groups()).get(group));
                 List<Integer> returning =
                         hosts(uploaded(layout.groups(), layout.groups()).get(group));
                 assertThat(leaving).containsExactlyElementsOf(places.subList(0, 2));

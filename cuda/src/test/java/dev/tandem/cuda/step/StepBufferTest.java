@@ -59,9 +59,9 @@ class StepBufferTest {
         inputs.clear();
         // 100 tokens are computed, of which windowed layers hold those from 64 on
         List<KvView> decode = List.of(
-                KvView.of(10, 11, 12, 13, 14, 15, 16), new KvView(4, new int[] {24, 25, 26}), new KvView(4, new int[] {
-                    34, 35, 36
-                }));
+                KvView.of(10, 11, 12, 13, 14, 15, 16),
+                new KvView(4, new int[] {24, 25, 26}),
+                new KvView(4, new int[] {34, 35, 36}));
         StepBuffer.Table first = inputs.table(decode, 7);
         inputs.row(0, 1, 100, decode);
         inputs.decode(101, first, 2, 20);
@@ -77,9 +77,11 @@ class StepBufferTest {
         assertThat(first).isEqualTo(new StepBuffer.Table(0, -4));
         assertThat(second).isEqualTo(new StepBuffer.Table(7, 3));
         long front = fake.uploads.getFirst();
-        int[][] slots = {{16 * 16 + 4, 40 * 16 + 15, 41 * 16, -1}, {26 * 16 + 4, 50 * 16 + 15, 51 * 16, -1}, {
-            36 * 16 + 4, 60 * 16 + 15, 61 * 16, -1
-        }};
+        int[][] slots = {
+            {16 * 16 + 4, 40 * 16 + 15, 41 * 16, -1},
+            {26 * 16 + 4, 50 * 16 + 15, 51 * 16, -1},
+            {36 * 16 + 4, 60 * 16 + 15, 61 * 16, -1}
+        };
         int[][] tables = {{10, 11, 12, 13, 14, 15, 16, 40, 41}, {24, 25, 26, 50, 51}, {34, 35, 36, 60, 61}};
         for (int group = 0; group < 3; group++) {
             assertThat(ints(front, (int) (inputs.slots(group) - inputs.header()) / 4, 4))

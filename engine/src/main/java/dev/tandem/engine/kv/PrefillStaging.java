@@ -84,8 +84,8 @@ public record PrefillStaging(int blockTokens, int hostBlockTokens, int layers) {
     }
 
     /**
-     * Two layers of one block of a prompt lie side by side; the number of such pairs in a GPU block. 0 where a block has
-     * one layer: then the two layers take a block each.
+     * Two layers of one block of a prompt lie side by side; the number of such pairs in a GPU block. 0 where a block
+     * has one layer: then the two layers take a block each.
      */
     public int pairsPerBlock() {
         return layers / 2;
