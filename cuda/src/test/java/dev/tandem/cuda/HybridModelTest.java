@@ -108,7 +108,6 @@ class HybridModelTest {
         return IntStream.range(0, source.size())
                 .mapToObj(group -> new Swap(
                         1,
-                        group,
                         from,
                         source.get(group).blocks(),
                         from.other(),
@@ -215,8 +214,8 @@ class HybridModelTest {
 
     /** Gemma 3 has seven groups of one layer; layer 5, which alone has no window, is in the first page of a block. */
     @ParameterizedTest
-    @CsvSource({"llama31, 1, 2", "gemma3, 5, 14"})
-    void aBitFlipDuringASwapEndsTheExecutor(String family, int layer, int page) throws IOException {
+    @CsvSource({"llama31, 1, 2, layer 1", "gemma3, 5, 14, layer 0 of its group"})
+    void aBitFlipDuringASwapEndsTheExecutor(String family, int layer, int page, String named) throws IOException {
         int[] tokens = Golden.of(family).prompt();
         int[] gpu = {5, 0, 3, 7, 1, 6};
         int[] host = {2, 0, 3};
@@ -231,7 +230,7 @@ class HybridModelTest {
             assertThatThrownBy(executor::poll)
                     .isInstanceOf(ExecutorException.class)
                     .hasMessageContaining("swaps out")
-                    .hasMessageContaining("host block " + page + ", layer " + layer);
+                    .hasMessageContaining("host block " + page + ", " + named);
         }
     }
 

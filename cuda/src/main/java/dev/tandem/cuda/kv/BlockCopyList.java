@@ -7,6 +7,7 @@ import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.hostattention.HostAttentionWorkers.HostBlocks;
 import dev.tandem.cuda.hostattention.HostFormat;
 import dev.tandem.cuda.kernels.ModelShape;
 import java.util.ArrayList;
@@ -18,9 +19,10 @@ import java.util.function.IntUnaryOperator;
 import java.util.stream.IntStream;
 
 /**
- * The KV blocks that a step converts between the two tiers' formats, in a section per group of layers ({@code struct
- * Moves} of rows.cu). In a section a count comes first, then per move the host block, or where the staging has a copy
- * of it, and the layer blocks of its tokens. The addresses are fixed, so that CUDA graphs can read them.
+ * The KV blocks that a step converts between the two tiers' formats, in sections of blocks that are copied together
+ * ({@code struct Moves} of rows.cu). In a section a count comes first, then per move the host block, or where the
+ * staging has a copy of it, and the layer blocks of its tokens. The addresses are fixed, so that CUDA graphs can read
+ * them.
  *
  * <p>Owned by: engine thread.
  */
@@ -31,6 +33,7 @@ final class BlockCopyList implements AutoCloseable {
     private final DeviceBuffer device;
     private final PinnedBuffer pinned;
     private final String label;
+    private final Parts parts;
     private final Section[] sections;
     /** Empty without --kv-checksums. */
     private Optional<TransferChecksums> sums = Optional.empty();
@@ -40,17 +43,29 @@ final class BlockCopyList implements AutoCloseable {
         void accept(int host, int layerBlock, int blocks);
     }
 
-    /** @param max [groups] moves in a step */
-    BlockCopyList(Device owner, int[] max, String label) {
+    /**
+     * The layers that are copied of a block one after another: those of its page, or one by one those of the model.
+     *
+     * @param count how many there are
+     * @param sections of the list
+     * @param section whose blocks have the part
+     * @param host addresses of a part in host blocks
+     */
+    record Parts(int count, int sections, IntUnaryOperator section, HostBlocks host) {}
+
+    /** @param max moves of each section in a step */
+    BlockCopyList(Device owner, Parts parts, int max, String label) {
         this.label = label;
-        this.sections = new Section[max.length];
-        int from = 0;
-        for (int group = 0; group < max.length; group++) {
-            sections[group] = new Section(from, max[group]);
-            from += 1 + max[group];
-        }
-        device = owner.allocate(bytes(from), label);
-        pinned = owner.pinned(bytes(from), label);
+        this.parts = parts;
+        this.sections = new Section[parts.sections()];
+        Arrays.setAll(sections, i -> new Section(i * (1 + max), max));
+        int entries = sections.length * (1 + max);
+        device = owner.allocate(bytes(entries), label);
+        pinned = owner.pinned(bytes(entries), label);
+    }
+
+    Parts parts() {
+        return parts;
     }
 
     /** Verifies what moves from now on; takes ownership. */
@@ -64,8 +79,8 @@ final class BlockCopyList implements AutoCloseable {
     }
 
     /** {@link TransferChecksums#enqueue}, where moves are verified. */
-    void sum(Stream stream, long gpu, int layer, int count) {
-        sums.ifPresent(s -> s.enqueue(stream, this, gpu, layer, count));
+    void sum(Stream stream, long gpu, int part, int count) {
+        sums.ifPresent(s -> s.enqueue(stream, this, gpu, part, count));
     }
 
     /** {@link TransferChecksums#verify}, where moves are verified. */
@@ -84,12 +99,12 @@ final class BlockCopyList implements AutoCloseable {
         }
     }
 
-    /** Whether no group has a move. */
+    /** Whether no section has a move. */
     boolean isEmpty() {
         return max() == 0;
     }
 
-    /** The moves of the group that has most. */
+    /** The moves of the section that has most. */
     int max() {
         int max = 0;
         for (Section section : sections) {
@@ -98,9 +113,14 @@ final class BlockCopyList implements AutoCloseable {
         return max;
     }
 
-    /** The moves of a group of layers. */
-    Section of(int group) {
-        return sections[group];
+    /** A section, by its number. */
+    Section section(int number) {
+        return sections[number];
+    }
+
+    /** The section of a part. */
+    Section of(int part) {
+        return sections[parts.section().applyAsInt(part)];
     }
 
     /** Uploads the list for kernels that address blocks of the host pool. */
@@ -110,7 +130,7 @@ final class BlockCopyList implements AutoCloseable {
 
     /**
      * Uploads the list for kernels that address copies of host blocks in GPU memory. A step copies one layer at a time,
-     * so the copies of all groups lie in the same place.
+     * so the copies of all sections lie in the same place.
      *
      * @param place layer block at which the n-th copy begins
      */
@@ -122,7 +142,7 @@ final class BlockCopyList implements AutoCloseable {
         uploadAll(stream, section -> copies);
     }
 
-    /** Kernels read the count of every group, once there is a move. */
+    /** Kernels read the count of every section, once there is a move. */
     private void uploadAll(Stream stream, Function<Section, int[]> blocks) {
         if (isEmpty()) {
             return;
@@ -132,7 +152,7 @@ final class BlockCopyList implements AutoCloseable {
         }
     }
 
-    /** The moves of one group of layers. */
+    /** Blocks that are copied together. */
     final class Section {
         /** Where its count is, in entries of the list. */
         private final int from;
@@ -181,7 +201,7 @@ final class BlockCopyList implements AutoCloseable {
             for (int start = begin; start < tokens; start += HostFormat.BLOCK_TOKENS) {
                 if (count == capacity) {
                     throw new IllegalStateException(
-                            label + " of a step are more than " + capacity + " blocks of a group of layers");
+                            label + " of a step are more than " + capacity + " blocks");
                 }
                 if (count == hosts.length) {
                     hosts = Arrays.copyOf(hosts, 2 * count);

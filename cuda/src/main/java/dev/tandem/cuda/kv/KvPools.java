@@ -20,10 +20,8 @@ import dev.tandem.engine.step.Chunk;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.SplittableRandom;
-import java.util.function.ToIntFunction;
 import java.util.stream.IntStream;
 
 /**
@@ -32,14 +30,15 @@ import java.util.stream.IntStream;
  * so that a step can borrow it as staging for any layers. Pinned host memory holds {@code [layers of a group][pages]}
  * of the format that the CPU attends over. Kernels convert the format while they copy over the link.
  *
- * <p>Order within a step: swaps out, then swaps in, a few layers at a time, each before its layer writes KV. An
+ * <p>Order within a step: swaps out, then swaps in, a few layers of every page at a time, each before such a layer
+ * writes KV. Pages are swapped whatever their group, because a plan may grant what one group vacates to another. An
  * offloaded prefill's layer leaves its staging before the layer after next writes there ({@link PrefillOffload}). The
  * step ends when all copies have arrived.
  *
  * <p>Owned by: engine thread.
  */
 public final class KvPools implements AutoCloseable {
-    /** Layers per copy where all are of one group: a step's first layer waits for one copy. */
+    /** Layers of a page per copy: a step's first layer waits for one copy. */
     private static final int LAYERS_AT_ONCE = 2;
     /**
      * Max references per GPU block on average, beyond the first; a hundred sequences over a prefix of a thirtieth of
@@ -69,7 +68,6 @@ public final class KvPools implements AutoCloseable {
     private final KvLayout layout;
     private final int layers;
     private final int layersPerPage;
-    private final int layersAtOnce;
     private final int gpuBlocks;
     private final int hostBlocks;
     private final int copyBlocks;
@@ -107,7 +105,6 @@ public final class KvPools implements AutoCloseable {
         this.layout = layout;
         this.layers = shape.config().layers();
         this.layersPerPage = shape.layersPerPage();
-        this.layersAtOnce = layout.groups() == 1 ? LAYERS_AT_ONCE : 1;
         this.gpuBlocks = gpuBlocks;
         this.hostBlockBytes = HostFormat.blockBytes(shape);
         this.hostBlocks = (int) Math.min(
@@ -120,13 +117,14 @@ public final class KvPools implements AutoCloseable {
                 : device.pinnedHuge(bytes, "the host KV pool");
         int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
         int sequences = maxSequences + 1;
-        // each copy to the host has a host page of its own, and the groups of a kind have equally many
-        this.outs = copyList(kind -> Math.max(1, hostPages() / kind.groups()), true, "swaps out");
-        this.ins = copyList(kind -> pages() / kind.groups() / ratio + sequences, false, "swaps in");
+        // each copy to the host has a host page of its own
+        BlockCopyList.Parts ofPages = new BlockCopyList.Parts(layersPerPage, 1, any -> 0, this::hostPart);
+        this.outs = copyList(ofPages, Math.max(1, hostPages()), true, "swaps out");
+        this.ins = copyList(ofPages, pages() / ratio + sequences * layout.groups(), false, "swaps in");
         this.prefillOffload = new PrefillOffload(device, kernels, this, shape, offloadedBlocks, maxSequences);
         this.swapping = device.stream("swaps");
         this.planned = device.event();
-        this.swapped = new Event[(layers + layersAtOnce - 1) / layersAtOnce];
+        this.swapped = new Event[copyOf(layersPerPage - 1) + 1];
         for (int i = 0; i < swapped.length; i++) {
             swapped[i] = device.event();
         }
@@ -140,16 +138,16 @@ public final class KvPools implements AutoCloseable {
         return MAX_SHARERS * pages;
     }
 
-    /** @param max moves in a step, of each group of a kind */
-    BlockCopyList copyList(ToIntFunction<KvLayout.Kind> max, boolean toHost, String label) {
-        int[] perGroup = new int[layout.groups()];
-        for (KvLayout.Kind kind : layout.kinds()) {
-            Arrays.fill(perGroup, kind.first(), kind.end(), max.applyAsInt(kind));
-        }
-        BlockCopyList list = new BlockCopyList(device, perGroup, label);
+    /** @param max moves in a step, of each group */
+    BlockCopyList listOfLayers(int max, boolean toHost, String label) {
+        return copyList(
+                new BlockCopyList.Parts(layers, layout.groups(), layout::groupOf, this::hostBlock), max, toHost, label);
+    }
+
+    private BlockCopyList copyList(BlockCopyList.Parts parts, int max, boolean toHost, String label) {
+        BlockCopyList list = new BlockCopyList(device, parts, max, label);
         if (checksums) {
-            int largest = Arrays.stream(perGroup).max().orElseThrow();
-            list.check(new TransferChecksums(device, kernels, shape, layout, this::hostBlock, largest, toHost, label));
+            list.check(new TransferChecksums(device, kernels, shape, parts.count(), max, toHost, label));
         }
         return list;
     }
@@ -179,7 +177,12 @@ public final class KvPools implements AutoCloseable {
 
     /** Address of a layer's part of the first GPU page. */
     public long layer(int layer) {
-        return gpu.address() + layout.indexOf(layer) * shape.layerBlockBytes();
+        return gpuPart(layout.indexOf(layer));
+    }
+
+    /** Address of the first page's layer of an index. */
+    private long gpuPart(int index) {
+        return gpu.address() + index * shape.layerBlockBytes();
     }
 
     /** Blocks of all layers in host memory. */
@@ -200,6 +203,7 @@ public final class KvPools implements AutoCloseable {
         return hostPart(layout.indexOf(layer), page);
     }
 
+    /** Address of a host page's layer of an index. */
     private long hostPart(int index, int page) {
         return host.address() + ((long) index * hostPages() + page) * hostBlockBytes;
     }
@@ -249,7 +253,7 @@ public final class KvPools implements AutoCloseable {
     private void add(Swap swap) {
         boolean out = swap.to() == KvTier.HOST;
         (out ? outs : ins)
-                .of(swap.group())
+                .section(0)
                 .add(
                         out ? swap.toBlocks() : swap.fromBlocks(),
                         layerBlocks(out ? swap.fromBlocks() : swap.toBlocks()),
@@ -317,31 +321,46 @@ public final class KvPools implements AutoCloseable {
 
     private void beginSwaps() {
         swapping.waitFor(planned);
-        for (int layer = 0; layer < layers; layer += layersAtOnce) {
-            int count = Math.min(layersAtOnce, layers - layer);
-            move(swapping, kernels.moveOut, layer(layer), outs, layer, count);
-            move(swapping, kernels.moveIn, layer(layer), ins, layer, count);
-            swapping.record(swapped[layer / layersAtOnce]);
+        for (int index = 0; index < layersPerPage; index += LAYERS_AT_ONCE) {
+            int count = Math.min(LAYERS_AT_ONCE, layersPerPage - index);
+            move(swapping, kernels.moveOut, gpuPart(index), outs, index, count);
+            move(swapping, kernels.moveIn, gpuPart(index), ins, index, count);
+            swapping.record(swapped[copyOf(index)]);
         }
     }
 
+    /** The copy that moves a page's layer of an index. */
+    private static int copyOf(int index) {
+        return index / LAYERS_AT_ONCE;
+    }
+
+    /** Whether no layer before has waited for the copy that moves this layer. */
+    private boolean waitsFirst(int layer) {
+        for (int before = 0; before < layer; before++) {
+            if (copyOf(layout.indexOf(before)) == copyOf(layout.indexOf(layer))) {
+                return false;
+            }
+        }
+        return true;
+    }
+
     /**
-     * Copies {@code count} layers of one group, {@code layer} first; layer blocks are counted from the address
-     * {@code from}. Where only other groups have moves it copies nothing, so that a graph fits all lists that have any.
+     * Copies {@code count} parts, {@code part} first; layer blocks are counted from the address {@code from}. A section
+     * without moves copies nothing, so that a graph fits all lists that have any.
      */
-    void move(Stream stream, Kernel kernel, long from, BlockCopyList moves, int layer, int count) {
+    void move(Stream stream, Kernel kernel, long from, BlockCopyList moves, int part, int count) {
         if (!moves.isEmpty()) {
             kernel.launch(
                     stream,
                     copyBlocks,
                     1,
                     from,
-                    hostBlock(layer, 0),
+                    moves.parts().host().address(part, 0),
                     hostPages() * hostBlockBytes / WORD,
                     hostBlockBytes / WORD,
-                    moves.of(layout.groupOf(layer)).address(),
+                    moves.of(part).address(),
                     count);
-            moves.sum(stream, from, layer, count);
+            moves.sum(stream, from, part, count);
         }
     }
 
@@ -351,8 +370,8 @@ public final class KvPools implements AutoCloseable {
      * layers, after the last layer.
      */
     public void beforeStore(Stream stream, int layer) {
-        if (layer < layers && swaps() && layer % layersAtOnce == 0) {
-            stream.waitFor(swapped[layer / layersAtOnce]);
+        if (layer < layers && swaps() && waitsFirst(layer)) {
+            stream.waitFor(swapped[copyOf(layout.indexOf(layer))]);
         }
         prefillOffload.beforeStore(stream, layer);
     }

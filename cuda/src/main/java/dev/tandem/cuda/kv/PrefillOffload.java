@@ -94,8 +94,8 @@ public final class PrefillOffload implements AutoCloseable {
         this.hostBlockBytes = HostFormat.blockBytes(shape);
         this.layerBlockBytes = shape.layerBlockBytes();
         int max = offloadedBlocks / RATIO + maxSequences + 1;
-        this.leaving = pools.copyList(kind -> max, true, "offloaded prefills");
-        this.returning = pools.copyList(kind -> max, false, "earlier chunks of offloaded prefills");
+        this.leaving = pools.listOfLayers(max, true, "offloaded prefills");
+        this.returning = pools.listOfLayers(max, false, "earlier chunks of offloaded prefills");
         this.out = device.urgentStream("offloaded prefills");
         this.back = device.urgentStream("earlier chunks of offloaded prefills");
         this.offloaded = device.event();
@@ -161,8 +161,8 @@ public final class PrefillOffload implements AutoCloseable {
         int first = host.first() * HostFormat.BLOCK_TOKENS;
         int[] own = Arrays.copyOfRange(numbers, (first - behind) / ModelShape.BLOCK_TOKENS, numbers.length);
         int start = chunk.start() - first;
-        leaving.of(group).add(host.blocks(), own, start, start + chunk.rows());
-        returning.of(group).add(host.blocks(), own, 0, start);
+        leaving.section(group).add(host.blocks(), own, start, start + chunk.rows());
+        returning.section(group).add(host.blocks(), own, 0, start);
     }
 
     /** The layer block of a staged block in an area. */
@@ -237,7 +237,7 @@ public final class PrefillOffload implements AutoCloseable {
     private void returnLayer(int layer) {
         if (usesCopyEngine) {
             returning
-                    .of(layout.groupOf(layer))
+                    .of(layer)
                     .forEachRun(
                             copyStep(),
                             (host, layerBlock, blocks) -> back.upload(
@@ -272,7 +272,7 @@ public final class PrefillOffload implements AutoCloseable {
                 pools.gpu().address(),
                 0L,
                 layerBlockBytes / KvPools.WORD,
-                moves.of(layout.groupOf(layer)).address(),
+                moves.of(layer).address(),
                 1);
         moves.sum(stream, area(layer), layer, 1);
     }
@@ -306,7 +306,7 @@ public final class PrefillOffload implements AutoCloseable {
         if (usesCopyEngine) {
             convert(out, kernels.moveOut, layer, leaving);
             out.record(free[layer % AREAS]);
-            leaving.of(layout.groupOf(layer))
+            leaving.of(layer)
                     .forEachRun(
                             copyStep(),
                             (host, layerBlock, blocks) -> out.download(

@@ -7,11 +7,9 @@ import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
-import dev.tandem.cuda.hostattention.HostAttentionWorkers.HostBlocks;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.executor.ExecutorException;
-import dev.tandem.engine.kv.KvLayout;
 import java.lang.foreign.MemorySegment;
 import java.util.stream.IntStream;
 
@@ -28,56 +26,56 @@ public final class TransferChecksums implements AutoCloseable {
 
     private final Kernels kernels;
     private final BlockFormat format;
-    private final KvLayout layout;
-    private final HostBlocks host;
     private final String label;
+    /** Layers that are summed of each block. */
+    private final int parts;
+
     private final int layers;
     private final boolean toHost;
-    /** [moves of a layer's group, layers] sums, written by the GPU. */
+    /** [moves of a part's section, parts] sums, written by the GPU. */
     private final PinnedBuffer sums;
-    /** [moves of a layer's group, layers] sums of host blocks before they leave. */
+    /** [moves of a part's section, parts] sums of host blocks before they leave. */
     private final long[] before;
 
     /**
-     * @param max moves of a group of layers
+     * @param parts of each block
+     * @param max moves of a section
      * @param toHost whether the moves go to the host, else to the GPU
      */
     TransferChecksums(
             Device device,
             Kernels kernels,
             ModelShape shape,
-            KvLayout layout,
-            HostBlocks host,
+            int parts,
             int max,
             boolean toHost,
             String label) {
         this.kernels = kernels;
         this.format = new BlockFormat(shape.config().kvHeads(), shape.config().headDim(), shape.type());
-        this.layout = layout;
-        this.host = host;
         this.label = label;
+        this.parts = parts;
         this.layers = shape.config().layers();
         this.toHost = toHost;
-        this.sums = device.pinned((long) Long.BYTES * max * layers, "sums of " + label);
-        this.before = new long[toHost ? 0 : max * layers];
+        this.sums = device.pinned((long) Long.BYTES * max * parts, "sums of " + label);
+        this.before = new long[toHost ? 0 : max * parts];
     }
 
     /** Sums the host blocks that leave, before the step. */
     void begin(BlockCopyList moves) {
         if (!toHost) {
-            forEach(moves, (move, layer) -> before[move * layers + layer] = sum(moves, move, layer));
+            forEach(moves, (move, part) -> before[move * parts + part] = sum(moves, move, part));
         }
     }
 
     /**
-     * Enqueues the GPU's sums of {@code count} layers of one group; the caller orders them before later writes to these
-     * blocks.
+     * Enqueues the GPU's sums of {@code count} parts of one section; the caller orders them before later writes to
+     * these blocks.
      *
-     * @param gpu address from which the moves count layer blocks of the first layer
+     * @param gpu address from which the moves count layer blocks of the first part
      */
-    void enqueue(Stream stream, BlockCopyList moves, long gpu, int layer, int count) {
-        long section = moves.of(layout.groupOf(layer)).address();
-        kernels.sumMoved.launch(stream, BLOCKS, count, gpu, section, layer, layers, sums.address());
+    void enqueue(Stream stream, BlockCopyList moves, long gpu, int part, int count) {
+        kernels.sumMoved.launch(
+                stream, BLOCKS, count, gpu, moves.of(part).address(), part, parts, sums.address());
     }
 
     /**
@@ -86,12 +84,12 @@ public final class TransferChecksums implements AutoCloseable {
      * @throws ExecutorException that names the first block that differs
      */
     void verify(BlockCopyList moves) {
-        forEach(moves, (move, layer) -> {
-            long host = toHost ? sum(moves, move, layer) : before[move * layers + layer];
-            if (host != sums.memory().getAtIndex(JAVA_LONG, (long) move * layers + layer)) {
-                BlockCopyList.Section section = moves.of(layout.groupOf(layer));
+        forEach(moves, (move, part) -> {
+            long host = toHost ? sum(moves, move, part) : before[move * parts + part];
+            if (host != sums.memory().getAtIndex(JAVA_LONG, (long) move * parts + part)) {
+                BlockCopyList.Section section = moves.of(part);
                 throw new ExecutorException("KV changed on its way (" + label + "): host block " + section.host(move)
-                        + ", layer " + layer + ", "
+                        + ", layer " + part + (parts < layers ? " of its group, " : ", ")
                         + section.tokens(move)
                         + " tokens; --kv-checksums found it. Memory or link is faulty: restart, on other hardware if"
                         + " it happens again");
@@ -100,21 +98,21 @@ public final class TransferChecksums implements AutoCloseable {
     }
 
     private interface MoveAction {
-        void accept(int move, int layer);
+        void accept(int move, int part);
     }
 
     private void forEach(BlockCopyList moves, MoveAction action) {
-        IntStream.range(0, moves.max() * layers).parallel().forEach(i -> {
-            int layer = i % layers;
-            if (i / layers < moves.of(layout.groupOf(layer)).count()) {
-                action.accept(i / layers, layer);
+        IntStream.range(0, moves.max() * parts).parallel().forEach(i -> {
+            int part = i % parts;
+            if (i / parts < moves.of(part).count()) {
+                action.accept(i / parts, part);
             }
         });
     }
 
-    private long sum(BlockCopyList moves, int move, int layer) {
-        BlockCopyList.Section section = moves.of(layout.groupOf(layer));
-        return sum(format, host.address(layer, section.host(move)), section.tokens(move));
+    private long sum(BlockCopyList moves, int move, int part) {
+        BlockCopyList.Section section = moves.of(part);
+        return sum(format, moves.parts().host().address(part, section.host(move)), section.tokens(move));
     }
 
     /** The checksum of a host block's first tokens. */

@@ -218,7 +218,6 @@ final class CudaProfiler {
             List<Swap> swaps = IntStream.range(0, gpu.size())
                     .mapToObj(group -> new Swap(
                             0,
-                            group,
                             KvTier.GPU,
                             gpu.get(group).blocks(),
                             KvTier.HOST,

@@ -18,6 +18,7 @@ import dev.tandem.cuda.step.StepLayout;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvView;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.List;
@@ -152,7 +153,7 @@ public final class StepTimer implements AutoCloseable {
         for (int i = 0; i < piggybacked; i++) {
             inputs.row(rows + i, i, context - piggybacked + i);
         }
-        StepBuffer.Table table = inputs.table(views(0, blocks), blocks);
+        StepBuffer.Table table = inputs.table(views(0, blocks, context - piggybacked), blocks);
         StepLayout.tiles(inputs, rows, piggybacked, context - piggybacked, table, shape.tileTokens());
         StepLayout.padRows(inputs, rows + piggybacked, bucket - slots);
         StepLayout.slots(inputs, bucket - slots, slots, rows, (sequence, token) -> token, List.of());
@@ -178,7 +179,7 @@ public final class StepTimer implements AutoCloseable {
         }
         inputs.clear();
         for (int row = 0; row < rows; row++) {
-            List<KvView> views = views(row * blocks, blocks);
+            List<KvView> views = views(row * blocks, blocks, context - 1);
             inputs.row(row, row, context - 1, views);
             inputs.decode(context, inputs.table(views, blocks), shape.config().kvHeads(), shape.window());
             inputs.sample(row, row);
@@ -186,9 +187,21 @@ public final class StepTimer implements AutoCloseable {
         return blocks;
     }
 
-    /** The pages of blocks of all layers in each group. */
-    private List<KvView> views(int first, int blocks) {
-        return kv.views(IntStream.range(first, first + blocks).toArray());
+    /**
+     * What a sequence holds of blocks of all layers in each group.
+     *
+     * @param computed tokens before those of the step
+     */
+    private List<KvView> views(int first, int blocks, int computed) {
+        List<KvView> whole = kv.views(IntStream.range(first, first + blocks).toArray());
+        List<KvView> held = new ArrayList<>(whole.size());
+        for (KvLayout.Kind kind : kv.kinds()) {
+            int from = kind.window().start(computed) / ModelShape.BLOCK_TOKENS;
+            for (KvView view : whole.subList(kind.first(), kind.end())) {
+                held.add(new KvView(from, Arrays.copyOfRange(view.blocks(), from, blocks)));
+            }
+        }
+        return held;
     }
 
     /** A step that prefills one prompt. */
@@ -204,7 +217,7 @@ public final class StepTimer implements AutoCloseable {
         }
         inputs.clear();
         int blocks = (tokens - 1) / ModelShape.BLOCK_TOKENS + 1;
-        List<KvView> views = views(0, blocks);
+        List<KvView> views = views(0, blocks, 0);
         for (int i = 0; i < tokens; i++) {
             inputs.row(i, i % shape.config().vocabulary(), i, views);
         }

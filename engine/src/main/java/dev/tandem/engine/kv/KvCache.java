@@ -733,7 +733,7 @@ public final class KvCache implements KvCapacity {
                 table.group(group).add(target[i]);
             }
             int tokens = sequence.computed() - kept[group] * blockTokens(to);
-            copies.add(new Swap(sequence.key(), group, from, source[group], to, target, tokens));
+            copies.add(new Swap(sequence.key(), from, source[group], to, target, tokens));
         }
         return copies;
     }

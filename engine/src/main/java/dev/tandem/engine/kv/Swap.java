@@ -8,19 +8,13 @@ package dev.tandem.engine.kv;
  * step is written before all of them are done.
  *
  * @param sequence key of the sequence; {@link #NO_SEQUENCE} for a cached prefix
- * @param group of layers
  * @param from tier of the source
  * @param fromBlocks source blocks, in token order
  * @param to tier of the destination
  * @param toBlocks destination blocks, in token order
  * @param tokens how many tokens of KV the blocks hold
  */
-public record Swap(long sequence, int group, KvTier from, int[] fromBlocks, KvTier to, int[] toBlocks, int tokens) {
+public record Swap(long sequence, KvTier from, int[] fromBlocks, KvTier to, int[] toBlocks, int tokens) {
     /** Stands for the sequence of a copy that is not made for one. */
     public static final long NO_SEQUENCE = -1;
-
-    /** A copy of KV in the one group of layers. */
-    public Swap(long sequence, KvTier from, int[] fromBlocks, KvTier to, int[] toBlocks, int tokens) {
-        this(sequence, 0, from, fromBlocks, to, toBlocks, tokens);
-    }
 }
