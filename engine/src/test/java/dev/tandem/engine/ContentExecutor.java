@@ -235,10 +235,9 @@ public final class ContentExecutor implements Executor {
         }
 
         private void draw(TokenSampler sampler, long sequence, int position, int token) {
-            double uniform =
-                    sampler.draw(Integer.MAX_VALUE, true).orElseThrow().uniform();
-            Double other = draws.computeIfAbsent(sequence, key -> new HashMap<>())
-                    .put(position, uniform);
+            double uniform = sampler.draw(Integer.MAX_VALUE, true).orElseThrow().uniform();
+            Double other =
+                    draws.computeIfAbsent(sequence, key -> new HashMap<>()).put(position, uniform);
             fail(other != null, "sequence " + sequence + " draws its token at " + position + " twice");
             sampler.matcher().ifPresent(matcher -> {
                 int[] bitmask = new int[GrammarMatcher.words(limits.vocabulary())];
@@ -322,7 +321,8 @@ public final class ContentExecutor implements Executor {
 
     /** Checks that a token is a placeholder if, and only if, the step that samples it has not been polled. */
     private void known(long sequence, int position, int token) {
-        boolean sampling = running.stream().flatMap(step -> step.sampled.stream()).anyMatch(s -> s.sequence() == sequence);
+        boolean sampling =
+                running.stream().flatMap(step -> step.sampled.stream()).anyMatch(s -> s.sequence() == sequence);
         fail(
                 sampling != (token == Chunk.PLACEHOLDER),
                 "sequence " + sequence + " has token " + token + " at " + position);

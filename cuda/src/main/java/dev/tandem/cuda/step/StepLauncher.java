@@ -190,12 +190,7 @@ public final class StepLauncher {
         choose(launched, report);
         if (launched.samples() > 0) {
             sampler.report(
-                    stream,
-                    launched.samples(),
-                    launched.slots(),
-                    launched.passes(),
-                    report.tokens(),
-                    report.stamps());
+                    stream, launched.samples(), launched.slots(), launched.passes(), report.tokens(), report.stamps());
         }
     }
 

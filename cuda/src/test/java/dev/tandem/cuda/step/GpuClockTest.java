@@ -43,6 +43,18 @@ class GpuClockTest {
     }
 
     @Test
+    void aPauseBeforeAStepSamplesIsIdleTime() {
+        for (int step = 0; step < 2; step++) {
+            int slot = clock.begin(stream);
+            clock.pause(stream, slot);
+            clock.resume(stream, slot);
+            clock.end(stream, slot);
+            clock.await(slot, step, SECOND, () -> {});
+        }
+        assertThat(clock.totals()).isEqualTo(new GpuClock.Totals(0, 4.5));
+    }
+
+    @Test
     void theTimeoutOfAHungStepNamesItsNumberAndLimit() {
         fake.codes.put("cuEventQuery", 600);
         AtomicInteger watched = new AtomicInteger();

@@ -51,9 +51,9 @@ import org.jspecify.annotations.Nullable;
  * Later sequences may hit the KV of a step once its result is known: a sequence that the step loses must not be hit. A
  * sequence that leaves at the submit is hit from then on, and no more once it is lost.
  *
- * <p>A step may have rows whose draws depend on the result of the step before, by a grammar or a penalty. If that result is
- * not known at the submit, the executor computes the layers only. It samples as soon as the result is applied, and
- * before the next plan is submitted.
+ * <p>A step may have rows whose draws depend on the result of the step before, by a grammar or a penalty. If that
+ * result is not known at the submit, the executor computes the layers only. It samples as soon as the result is
+ * applied, and before the next plan is submitted.
  *
  * <p>In-flight tokens follow neither column: the executor owns their blocks until a result names them.
  *

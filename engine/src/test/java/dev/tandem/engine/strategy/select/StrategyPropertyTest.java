@@ -563,7 +563,9 @@ class StrategyPropertyTest {
                 byPosition.forEach((position, uniform) -> {
                     SplittableRandom numbers = new SplittableRandom(key);
                     IntStream.range(prompt, position).forEach(token -> numbers.nextInt());
-                    assertThat(uniform).as("r%d, token %d", key, position).isEqualTo((numbers.nextInt() >>> 8) * 0x1p-24);
+                    assertThat(uniform)
+                            .as("r%d, token %d", key, position)
+                            .isEqualTo((numbers.nextInt() >>> 8) * 0x1p-24);
                 });
             });
         }
