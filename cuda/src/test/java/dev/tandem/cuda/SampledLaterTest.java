@@ -183,8 +183,14 @@ class SampledLaterTest {
                 .ignoreEos(true);
     }
 
-    /** The same steps with the same rows, so that the same kernels compute them. */
-    private static List<List<Integer>> tokens(CudaExecutor executor, boolean async, boolean withGrammars) {
+    /**
+     * What a run of all requests gave.
+     *
+     * @param plans rows of each step; where these are the same, the same kernels compute them
+     */
+    private record Run(List<String> plans, List<List<Integer>> tokens) {}
+
+    private static Run run(CudaExecutor executor, boolean async, boolean withGrammars) {
         Recorder recorder = new Recorder(executor, async);
         int vocabulary = executor.limits().vocabulary();
         Budget budget = new Budget(256, 64, 64);
@@ -226,18 +232,19 @@ class SampledLaterTest {
         } else {
             assertThat(recorder.later).isZero();
         }
-        return tokens;
+        return new Run(recorder.plans, tokens);
     }
 
     @ParameterizedTest(name = "grammars {0}")
     @ValueSource(booleans = {true, false})
     void tokensAreTheSameWithoutAsyncScheduling(boolean withGrammars) {
-        List<List<Integer>> async =
-                tokens(CudaModelTest.executor("llama31", DataType.BFLOAT16, 200, true), true, withGrammars);
-        List<List<Integer>> sync =
-                tokens(CudaModelTest.executor("llama31", DataType.BFLOAT16, 200, true), false, withGrammars);
+        Run async = run(CudaModelTest.executor("llama31", DataType.BFLOAT16, 200, true), true, withGrammars);
+        Run sync = run(CudaModelTest.executor("llama31", DataType.BFLOAT16, 200, true), false, withGrammars);
+        assertThat(async.plans()).isEqualTo(sync.plans());
         for (int i = 0; i < REQUESTS; i++) {
-            assertThat(async.get(i)).as("r%d", i).isEqualTo(sync.get(i));
+            assertThat(async.tokens().get(i))
+                    .as("r%d", i)
+                    .isEqualTo(sync.tokens().get(i));
         }
     }
 
