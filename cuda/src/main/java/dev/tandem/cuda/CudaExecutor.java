@@ -51,6 +51,7 @@ import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.ModelConfig;
 import java.util.Optional;
 import java.util.OptionalDouble;
+import java.util.Set;
 import java.util.function.UnaryOperator;
 import org.jspecify.annotations.Nullable;
 
@@ -378,13 +379,28 @@ public final class CudaExecutor implements Executor {
 
     @Override
     public void submit(StepPlan plan) {
+        prepare(plan);
+        steps.submit(plan);
+    }
+
+    @Override
+    public void submitLayers(StepPlan plan) {
+        prepare(plan);
+        steps.submitLayers(plan);
+    }
+
+    @Override
+    public void sample(Set<Long> skipped) {
+        steps.sample(skipped);
+    }
+
+    private void prepare(StepPlan plan) {
         if (user != Thread.currentThread()) {
             user = Thread.currentThread();
             device.makeCurrent();
             hostTokens.ifPresent(tokens -> tokens.workers().pinEngine());
         }
         faults.beforeStep(plan);
-        steps.submit(plan);
     }
 
     @Override

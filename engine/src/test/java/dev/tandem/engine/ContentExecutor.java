@@ -9,6 +9,7 @@ import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.kv.PrefillStaging;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.sampling.Choice;
+import dev.tandem.engine.sampling.GrammarMatcher;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.Admission;
 import dev.tandem.engine.step.AttentionSite;
@@ -30,7 +31,6 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.Queue;
 import java.util.Set;
 import java.util.function.Consumer;
 import java.util.function.LongPredicate;
@@ -71,7 +71,7 @@ public final class ContentExecutor implements Executor {
     private final Readiness readiness;
     private final EnumMap<KvTier, long[][]> slots = new EnumMap<>(KvTier.class);
     private final Map<Long, InFlightToken> inFlightTokens = new LinkedHashMap<>();
-    private final Queue<StepResult> results = new ArrayDeque<>();
+    private final ArrayDeque<Running> running = new ArrayDeque<>();
     public final List<StepPlan> plans = new ArrayList<>();
     /** Which in-flight tokens are lost at the end of a step. */
     public LongPredicate losing = key -> false;
@@ -85,8 +85,14 @@ public final class ContentExecutor implements Executor {
     public final List<StepResult> history = new ArrayList<>();
     /** Whether the next plan may be submitted before the result of a plan that uses only GPU blocks. */
     public boolean allowsAsyncScheduling;
-    /** Whether matchers of grammars follow the outputs; they must allow every token of {@link #token}. */
-    public boolean followsGrammars;
+    /** Whether samplers draw, and choose when a result is polled; grammars must allow every token of {@link #token}. */
+    public boolean usesSamplers;
+    /** The random number of each draw, by sequence and position of the token that is drawn. */
+    public final Map<Long, Map<Integer, Double>> draws = new HashMap<>();
+    /** How many plans were sampled after their submit. */
+    public int sampledLater;
+    /** How many rows were not sampled then. */
+    public int skippedRows;
     /** Called for each plan while it is computed; it may advance the clock. */
     public Consumer<StepPlan> computing = plan -> {};
 
@@ -188,21 +194,99 @@ public final class ContentExecutor implements Executor {
         return allowsAsyncScheduling
                 && last.resume().isEmpty()
                 && last.swaps().isEmpty()
-                && chunks(last).allMatch(chunk -> chunk.site() == AttentionSite.GPU_FROM_GPU)
-                // a grammar's next bitmask depends on the token that is sampled
-                && !(followsGrammars
-                        && chunks(last)
-                                .flatMap(chunk -> chunk.sampler().stream())
-                                .anyMatch(sampler -> sampler.matcher().isPresent()));
+                && chunks(last).allMatch(chunk -> chunk.site() == AttentionSite.GPU_FROM_GPU);
     }
 
     private static Stream<Chunk> chunks(StepPlan plan) {
         return plan.subBatches().stream().flatMap(batch -> batch.chunks().stream());
     }
 
+    /** A submitted plan, and its result as far as it is known. */
+    private final class Running {
+        final StepPlan plan;
+        final List<LayerProgress> trace = new ArrayList<>();
+        final List<Sampled> sampled = new ArrayList<>();
+        final List<Long> paused = new ArrayList<>();
+        final List<StepResult.Lost> lost = new ArrayList<>();
+        /** Tells the samplers what was sampled. */
+        final List<Runnable> choices = new ArrayList<>();
+
+        boolean isSampled;
+
+        Running(StepPlan plan) {
+            this.plan = plan;
+        }
+
+        void sample(TokenSampler sampler, long sequence, int position, AttentionSite site) {
+            int token = token(sequence, position);
+            sampled.add(new Sampled(sequence, new Choice(token, Optional.empty()), site));
+            if (!usesSamplers) {
+                return;
+            }
+            if (site == AttentionSite.CPU_FROM_HOST) { // the engine may sample its logits when the result is polled
+                choices.add(() -> draw(sampler, sequence, position + 1, token));
+            } else {
+                draw(sampler, sequence, position + 1, token);
+            }
+            choices.add(() -> sampler.chosen(token, Optional.empty()));
+        }
+
+        private void draw(TokenSampler sampler, long sequence, int position, int token) {
+            double uniform = sampler.draw(Integer.MAX_VALUE, true).orElseThrow().uniform();
+            Double other =
+                    draws.computeIfAbsent(sequence, key -> new HashMap<>()).put(position, uniform);
+            fail(other != null, "sequence " + sequence + " draws its token at " + position + " twice");
+            sampler.matcher().ifPresent(matcher -> {
+                int[] bitmask = new int[GrammarMatcher.words(limits.vocabulary())];
+                matcher.fillBitmask(bitmask);
+                fail(
+                        (bitmask[token / 32] >>> token & 1) == 0,
+                        "the bitmask of sequence " + sequence + " is not of position " + position);
+            });
+        }
+
+        void sampleRows(Set<Long> skipped) {
+            isSampled = true;
+            chunks(plan).filter(chunk -> chunk.sampler().isPresent()).forEach(chunk -> {
+                if (skipped.contains(chunk.sequence())) {
+                    skippedRows++;
+                } else if (failing.test(chunk.sequence())) {
+                    lost.add(new StepResult.Lost(
+                            chunk.sequence(), StepResult.Cause.SAMPLING, "the logits are NaN", false));
+                } else {
+                    int last = chunk.start() + chunk.rows() - 1;
+                    sample(chunk.sampler().orElseThrow(), chunk.sequence(), last, chunk.site());
+                }
+            });
+            inFlightTokens
+                    .keySet()
+                    .removeIf(key -> losing.test(key)
+                            && lost.add(new StepResult.Lost(
+                                    key, StepResult.Cause.HOST_ATTENTION, "the worker is gone", losingForGood)));
+        }
+    }
+
     @Override
     public void submit(StepPlan plan) {
-        fail(results.size() == MAX_OUTSTANDING, "more than " + MAX_OUTSTANDING + " plans are outstanding");
+        compute(plan).sampleRows(Set.of());
+    }
+
+    @Override
+    public void submitLayers(StepPlan plan) {
+        fail(running.size() != 1, "the tokens before are known, so the plan can be sampled at once");
+        compute(plan);
+        sampledLater++;
+    }
+
+    @Override
+    public void sample(Set<Long> skipped) {
+        fail(running.size() != 1 || running.getFirst().isSampled, "no plan waits to be sampled");
+        running.getFirst().sampleRows(skipped);
+    }
+
+    private Running compute(StepPlan plan) {
+        fail(running.size() == MAX_OUTSTANDING, "more than " + MAX_OUTSTANDING + " plans are outstanding");
+        fail(running.stream().anyMatch(before -> !before.isSampled), "the plan before is not sampled");
         plans.add(plan);
         computing.accept(plan);
         chunks(plan)
@@ -213,14 +297,12 @@ public final class ContentExecutor implements Executor {
         check(plan);
         overwriteStaging(plan);
         plan.swaps().forEach(this::swap);
-        List<Long> paused = new ArrayList<>();
+        Running step = new Running(plan);
         for (long key : plan.pause()) {
             if (inFlightTokens.remove(key) != null) {
-                paused.add(key);
+                step.paused.add(key);
             }
         }
-        List<LayerProgress> trace = new ArrayList<>();
-        List<Sampled> sampled = new ArrayList<>();
         plan.admissions().forEach(admission -> enter(plan.step(), new InFlightToken(admission)));
         for (int layer = 0; layer < limits.layers(); layer++) {
             for (SubBatch batch : plan.subBatches()) {
@@ -228,45 +310,19 @@ public final class ContentExecutor implements Executor {
                     compute(chunk, layer);
                 }
             }
-            advance(plan, layer, trace, sampled);
+            advance(step, layer);
         }
-        for (SubBatch batch : plan.subBatches()) {
-            for (Chunk chunk : batch.chunks()) {
-                if (chunk.sampler().isPresent() && !failing.test(chunk.sequence())) {
-                    int last = chunk.start() + chunk.rows() - 1;
-                    TokenSampler sampler = chunk.sampler().orElseThrow();
-                    sampled.add(sample(sampler, chunk.sequence(), last, chunk.site()));
-                }
-            }
-        }
-        List<StepResult.Lost> lost = new ArrayList<>();
-        chunks(plan)
-                .filter(chunk -> chunk.sampler().isPresent() && failing.test(chunk.sequence()))
-                .forEach(chunk -> lost.add(
-                        new StepResult.Lost(chunk.sequence(), StepResult.Cause.SAMPLING, "the logits are NaN", false)));
-        inFlightTokens
-                .keySet()
-                .removeIf(key -> losing.test(key)
-                        && lost.add(new StepResult.Lost(
-                                key, StepResult.Cause.HOST_ATTENTION, "the worker is gone", losingForGood)));
-        StepResult result = new StepResult(plan.step(), sampled, trace, paused, lost, StepTimes.NONE);
-        results.add(result);
-        history.add(result);
+        running.add(step);
+        return step;
     }
 
     /** Checks that a token is a placeholder if, and only if, the step that samples it has not been polled. */
     private void known(long sequence, int position, int token) {
         boolean sampling =
-                results.stream().flatMap(result -> result.sampled().stream()).anyMatch(s -> s.sequence() == sequence);
+                running.stream().flatMap(step -> step.sampled.stream()).anyMatch(s -> s.sequence() == sequence);
         fail(
                 sampling != (token == Chunk.PLACEHOLDER),
                 "sequence " + sequence + " has token " + token + " at " + position);
-    }
-
-    private Sampled sample(TokenSampler sampler, long sequence, int position, AttentionSite site) {
-        int token = token(sequence, position);
-        Choice choice = followsGrammars ? sampler.chosen(token, Optional.empty()) : new Choice(token, Optional.empty());
-        return new Sampled(sequence, choice, site);
     }
 
     private void enter(long step, InFlightToken inFlightToken) {
@@ -282,7 +338,8 @@ public final class ContentExecutor implements Executor {
         readiness.issued(step, inFlightToken.layer, a.sequence());
     }
 
-    private void advance(StepPlan plan, int layer, List<LayerProgress> trace, List<Sampled> sampled) {
+    private void advance(Running step, int layer) {
+        StepPlan plan = step.plan;
         List<InFlightToken> going = new ArrayList<>();
         List<Long> notResumed = new ArrayList<>();
         for (InFlightToken inFlightToken : inFlightTokens.values()) {
@@ -302,15 +359,14 @@ public final class ContentExecutor implements Executor {
         }
         for (InFlightToken inFlightToken : going) {
             long key = inFlightToken.admission.sequence();
-            trace.add(new LayerProgress(layer, key));
+            step.trace.add(new LayerProgress(layer, key));
             inFlightTokens.remove(key);
             // the attention's result is used here, so the KV that it was computed from must still be there
             int position = inFlightToken.admission.position();
             read(KvTier.HOST, layer, inFlightToken.admission.kv(), key, position, position);
             inFlightToken.layer++;
             if (inFlightToken.layer == limits.layers()) {
-                TokenSampler sampler = inFlightToken.admission.sampler();
-                sampled.add(sample(sampler, key, position, AttentionSite.CPU_FROM_HOST));
+                step.sample(inFlightToken.admission.sampler(), key, position, AttentionSite.CPU_FROM_HOST);
             } else {
                 enter(plan.step(), inFlightToken);
             }
@@ -360,10 +416,10 @@ public final class ContentExecutor implements Executor {
 
     /** Whether a step whose result is not known yet has sampled, paused or lost the sequence's token. */
     private boolean ended(long sequence) {
-        return results.stream()
-                .anyMatch(result -> result.paused().contains(sequence)
-                        || result.sampled().stream().anyMatch(sampled -> sampled.sequence() == sequence)
-                        || result.lost().stream().anyMatch(lost -> lost.sequence() == sequence));
+        return running.stream()
+                .anyMatch(step -> step.paused.contains(sequence)
+                        || step.sampled.stream().anyMatch(sampled -> sampled.sequence() == sequence)
+                        || step.lost.stream().anyMatch(lost -> lost.sequence() == sequence));
     }
 
     /** What was in borrowed blocks is gone, even for the step's own moves and layers. */
@@ -492,7 +548,13 @@ public final class ContentExecutor implements Executor {
 
     @Override
     public StepResult poll() {
-        return results.remove();
+        Running step = running.remove();
+        fail(!step.isSampled, "the plan is not sampled");
+        step.choices.forEach(Runnable::run);
+        StepResult result =
+                new StepResult(step.plan.step(), step.sampled, step.trace, step.paused, step.lost, StepTimes.NONE);
+        history.add(result);
+        return result;
     }
 
     @Override

@@ -39,7 +39,8 @@ import tools.jackson.databind.ObjectMapper;
 
 /**
  * A model of random weights under grammars gives valid outputs, and each request the tokens that it gets alone and one
- * by one: under every strategy and random plans, with small pools, aborts, swaps and recomputation.
+ * by one: under every strategy and random plans, with small pools, aborts, swaps and recomputation. Half of the
+ * schedules are on an executor with async scheduling.
  */
 class StrategyGrammarTest {
     private static final int SCHEDULES = 6;
@@ -64,6 +65,9 @@ class StrategyGrammarTest {
     private static final List<GrammarCompiler.Compiled> GRAMMARS = new ArrayList<>();
     private static final List<int[]> PROMPTS = new ArrayList<>();
     private static final List<List<Integer>> BASELINE = new ArrayList<>();
+    private static int schedules;
+    private static int sampledLater;
+    private static int skippedRows;
 
     private static CpuExecutor model(int gpuBlocks, int hostBlocks, Readiness readiness) {
         Path folder = Path.of("../cpu/src/test/resources/families/deep");
@@ -122,6 +126,15 @@ class StrategyGrammarTest {
         BASELINE.clear();
     }
 
+    /** All schedules together must sample later than they compute, or they test less than they claim. */
+    @AfterAll
+    static void stepsWereSampledLater() {
+        if (schedules == cases().count()) {
+            assertThat(sampledLater).as("steps sampled later").isPositive();
+            assertThat(skippedRows).as("rows of forced tokens").isPositive();
+        }
+    }
+
     private static void check(int request, List<Integer> tokens) {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         tokens.stream()
@@ -159,7 +172,9 @@ class StrategyGrammarTest {
                                 Strategy.Options.of(budget),
                                 TestProfile.withCpu(Math.pow(10, 2 * random.nextInt(3) - 1)));
         CpuExecutor model = model(8 + random.nextInt(8), 8 + random.nextInt(20), Readiness.random(seed));
-        try (EngineHarness engine = new EngineHarness(model, PolicyScheduler.of(policy), budget)) {
+        LateExecutor late = new LateExecutor(model);
+        try (EngineHarness engine =
+                new EngineHarness(seed % 2 == 0 ? late : model, PolicyScheduler.of(policy), budget)) {
             Map<String, Integer> requests = new HashMap<>();
             for (int i = 0; i < REQUESTS; i++) {
                 int request = random.nextInt(REQUESTS);
@@ -173,6 +188,9 @@ class StrategyGrammarTest {
                 }
             }
             engine.run();
+            schedules++;
+            sampledLater += late.sampledLater;
+            skippedRows += late.skippedRows;
             requests.forEach((id, request) -> {
                 List<Integer> tokens = engine.tokens(id);
                 assertThat(tokens)

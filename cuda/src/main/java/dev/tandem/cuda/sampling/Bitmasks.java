@@ -15,7 +15,7 @@ import java.util.List;
 /**
  * The bitmasks of a step's rows whose requests have a grammar: the numbers of these rows, then one bitmask each.
  *
- * <p>There is one set, because a step with bitmasks ends before the next one is submitted.
+ * <p>There is one set, because a step with bitmasks samples only after the step before has ended.
  *
  * <p>Owned by: engine thread.
  */

@@ -11,7 +11,8 @@ import java.util.List;
 import java.util.Locale;
 
 /**
- * Times steps on the GPU: when they begin and end, and how long the GPU is busy in them and idle between them.
+ * Times steps on the GPU: when they begin and end, and how long the GPU is busy in them and idle between them. A pause
+ * within a step, before it samples, counts as idle.
  *
  * <p>Owned by: engine thread.
  */
@@ -24,6 +25,9 @@ public final class GpuClock implements AutoCloseable {
     private final DeviceWait waits;
     private final Event[] begins = new Event[RING];
     private final Event[] ends = new Event[RING];
+    private final Event[] pauses = new Event[RING];
+    private final Event[] resumes = new Event[RING];
+    private final boolean[] paused = new boolean[RING];
     private long steps;
     private long waitedFor;
     /** Written by the engine thread alone. */
@@ -34,6 +38,8 @@ public final class GpuClock implements AutoCloseable {
         for (int i = 0; i < RING; i++) {
             begins[i] = device.event();
             ends[i] = device.event();
+            pauses[i] = device.event();
+            resumes[i] = device.event();
         }
     }
 
@@ -41,7 +47,19 @@ public final class GpuClock implements AutoCloseable {
     public int begin(Stream stream) {
         int slot = (int) (steps++ % RING);
         stream.record(begins[slot]);
+        paused[slot] = false;
         return slot;
+    }
+
+    /** Records that the GPU has nothing to do in the step until {@link #resume}. */
+    public void pause(Stream stream, int slot) {
+        stream.record(pauses[slot]);
+        paused[slot] = true;
+    }
+
+    /** Records that the step goes on. */
+    public void resume(Stream stream, int slot) {
+        stream.record(resumes[slot]);
     }
 
     /** Records a step's end. */
@@ -67,8 +85,10 @@ public final class GpuClock implements AutoCloseable {
                     limitNanos / 1e9));
         }
         float millis = ends[slot].millisecondsSince(begins[slot]);
+        float pause = paused[slot] ? resumes[slot].millisecondsSince(pauses[slot]) : 0;
+        float idle = pause + (waitedFor++ > 0 ? idleBefore(slot) : 0);
         Totals before = totals;
-        totals = new Totals(before.busy() + millis, before.idle() + (waitedFor++ > 0 ? idleBefore(slot) : 0));
+        totals = new Totals(before.busy() + millis - pause, before.idle() + idle);
         return millis;
     }
 
@@ -80,8 +100,8 @@ public final class GpuClock implements AutoCloseable {
     /**
      * GPU time since the start, in milliseconds.
      *
-     * @param busy inside steps
-     * @param idle between steps that followed one another while the engine had work
+     * @param busy inside steps, without pauses
+     * @param idle in pauses, and between steps that followed one another while the engine had work
      */
     public record Totals(double busy, double idle) {}
 
@@ -94,6 +114,8 @@ public final class GpuClock implements AutoCloseable {
     public void close() {
         List<AutoCloseable> all = new ArrayList<>(List.of(begins));
         all.addAll(List.of(ends));
+        all.addAll(List.of(pauses));
+        all.addAll(List.of(resumes));
         Resources.closeAll(all);
     }
 }

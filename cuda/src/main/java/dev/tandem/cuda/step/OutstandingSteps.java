@@ -6,6 +6,7 @@ import dev.tandem.cuda.hostattention.HostTokenTracker;
 import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.cuda.sampling.SampleReport;
 import dev.tandem.cuda.step.StepLauncher.Launched;
+import dev.tandem.cuda.step.StepLauncher.Sampling;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.ExecutorException;
@@ -17,13 +18,15 @@ import java.util.ArrayDeque;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
+import java.util.Set;
 
 /**
  * The steps that have been submitted and not polled. Each is launched when it is submitted, and fails at its deadline.
  *
  * <p>Async scheduling: while a step runs that is one graph and whose logits the host does not need, the next may be
  * submitted. Its placeholder tokens are on the GPU. When the next step moves KV or waits for the CPU, {@link #submit}
- * waits for the first.
+ * waits for the first. A step whose draws depend on the tokens of the first is sampled by {@link #sample}: the GPU
+ * computes its layers while the host reads these tokens.
  *
  * <p>Owned by: engine thread, except {@link #trouble}.
  */
@@ -51,6 +54,8 @@ public final class OutstandingSteps {
     private final ArrayDeque<StepResult> finished = new ArrayDeque<>();
     private StepDeadline deadline = StepDeadline.USUAL;
     private boolean allowsNext;
+    /** The last submitted step waits for {@link #sample}. */
+    private boolean unsampled;
     /** The step that the engine thread waits for; other threads read it. */
     private volatile Optional<InFlightStep> underWay = Optional.empty();
 
@@ -99,6 +104,16 @@ public final class OutstandingSteps {
 
     /** As {@link Executor#submit}. */
     public void submit(StepPlan plan) {
+        submit(plan, Sampling.NOW);
+    }
+
+    /** As {@link Executor#submitLayers}. */
+    public void submitLayers(StepPlan plan) {
+        submit(plan, Sampling.LATER);
+    }
+
+    private void submit(StepPlan plan, Sampling sampling) {
+        requireSampled();
         if (outstanding.size() + finished.size() == Executor.MAX_OUTSTANDING) {
             throw new ExecutorException("more than " + Executor.MAX_OUTSTANDING + " plans are outstanding");
         }
@@ -116,16 +131,47 @@ public final class OutstandingSteps {
             int slot = clock.begin(stream);
             pools.beginStep(plan.swaps(), PlanRows.staging(plan));
             hostTokens.ifPresent(tokens -> plan.pause().forEach(tokens.queues()::pause));
-            StepLauncher.Report addresses =
-                    new StepLauncher.Report(report.of(slot).address(), trace.stamps(slot), report.logprobs(slot));
-            Launched launched = launcher.launch(plan, batches, kind, addresses);
+            Launched launched = launcher.launch(plan, batches, kind, sampling, addresses(slot));
             outstanding.add(new Outstanding(plan, launched, slot, limitNanos));
-            clock.end(stream, slot);
+            unsampled = sampling == Sampling.LATER;
+            if (unsampled) {
+                clock.pause(stream, slot);
+            } else {
+                clock.end(stream, slot);
+            }
             allowsNext = isShort
-                    && launched.allowsAsyncScheduling()
+                    && launched.onGpu()
                     && hostTokens.stream().noneMatch(tokens -> tokens.queues().needsLogits());
         } catch (CudaException e) {
             throw new ExecutorException(String.valueOf(e.getMessage()), e);
+        }
+    }
+
+    private StepLauncher.Report addresses(int slot) {
+        return new StepLauncher.Report(report.of(slot).address(), trace.stamps(slot), report.logprobs(slot));
+    }
+
+    /** As {@link Executor#sample}. */
+    public void sample(Set<Long> skipped) {
+        if (!unsampled || outstanding.size() + finished.size() > 1) {
+            throw new ExecutorException("no plan waits to be sampled, or the result of the one before was not polled");
+        }
+        try {
+            Outstanding step = outstanding.remove();
+            clock.resume(stream, step.clock());
+            Launched launched = launcher.sampleLater(step.launched(), skipped, addresses(step.clock()));
+            outstanding.add(new Outstanding(step.plan(), launched, step.clock(), step.limitNanos()));
+            clock.end(stream, step.clock());
+            unsampled = false;
+        } catch (CudaException e) {
+            throw new ExecutorException(String.valueOf(e.getMessage()), e);
+        }
+    }
+
+    /** No result can come of a step that is not sampled; its end was never recorded. */
+    private void requireSampled() {
+        if (unsampled && outstanding.size() + finished.size() == 1) {
+            throw new ExecutorException("the last plan was submitted without its sampling; sample it first");
         }
     }
 
@@ -136,6 +182,7 @@ public final class OutstandingSteps {
 
     /** As {@link Executor#poll}. */
     public StepResult poll() {
+        requireSampled();
         if (!finished.isEmpty()) {
             return finished.poll();
         }

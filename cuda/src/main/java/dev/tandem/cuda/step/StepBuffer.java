@@ -494,6 +494,18 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
                 stream.upload(device, from, memory.asSlice(from), 4L * tableInts[kind]);
             }
         }
+        uploadAdjustments(stream);
+    }
+
+    /** Enqueues the upload of the draws alone, with their adjustments; after {@link #upload}. */
+    void uploadDraws(Stream stream) {
+        if (drawCount > 0) {
+            stream.upload(device, 4L * drawsAt, memory.asSlice(4L * drawsAt), 4L * DRAW_INTS * drawCount);
+        }
+        uploadAdjustments(stream);
+    }
+
+    private void uploadAdjustments(Stream stream) {
         if (adjustedCount > 0) {
             long last = adjustmentsAt + (long) ADJUSTMENT_INTS * adjustmentCount;
             stream.upload(device, 4L * adjustedAt, memory.asSlice(4L * adjustedAt), 4L * (last - adjustedAt));

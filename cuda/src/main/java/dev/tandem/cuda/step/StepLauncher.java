@@ -22,6 +22,7 @@ import dev.tandem.engine.step.StepPlan;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 import java.util.function.Consumer;
 
 /**
@@ -43,7 +44,7 @@ public final class StepLauncher {
 
     private final int maxSlots;
     private final int layers;
-    private Launched last = new Launched(List.of(), List.of(), 0, 0, 0);
+    private Launched last;
     /**
      * Sample of the last step at which the next search for a placeholder's sequence starts, as plans tend to keep their
      * order.
@@ -64,24 +65,40 @@ public final class StepLauncher {
     }
 
     /**
-     * A step that has been enqueued.
+     * A step whose layers have been enqueued.
      *
+     * @param inputs with the draws
      * @param sampled chunks in the order of the sampled rows; slots follow
-     * @param draws how each of them is drawn; empty where the engine samples
+     * @param onGpu whether the GPU samples every one of them
      * @param slots those of resumed tokens included
      * @param passes sub-batches that wait for host tokens
+     * @param draws how each row of {@code sampled} is drawn; empty where the engine samples, and for skipped sequences
+     * @param skipped sequences whose rows are not sampled
      */
     public record Launched(
-            List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws, int firstSlotSample, int slots, int passes) {
-        /**
-         * Whether the GPU samples every token, with draws that do not depend on earlier tokens. Then the next step may
-         * be submitted before this one's tokens are known.
-         */
-        public boolean allowsAsyncScheduling() {
-            return draws.stream()
-                    .allMatch(
-                            draw -> draw.filter(TokenSampler.Draw::foreseeable).isPresent());
+            StepBuffer inputs,
+            List<Chunk> sampled,
+            boolean onGpu,
+            int firstSlotSample,
+            int slots,
+            int passes,
+            List<Optional<TokenSampler.Draw>> draws,
+            Set<Long> skipped) {
+        private int samples() {
+            return firstSlotSample + slots;
         }
+
+        private Launched with(List<Optional<TokenSampler.Draw>> drawn, Set<Long> without) {
+            return new Launched(inputs, sampled, onGpu, firstSlotSample, slots, passes, drawn, without);
+        }
+    }
+
+    /** When a step's rows are sampled. */
+    public enum Sampling {
+        /** Behind its layers; their draws are uploaded with the step's other inputs. */
+        NOW,
+        /** By {@link #sampleLater}, once the tokens of the step before are known. */
+        LATER
     }
 
     /**
@@ -114,15 +131,21 @@ public final class StepLauncher {
         this.hostTokens = hostTokens;
         this.maxSlots = maxSlots;
         this.layers = layers;
+        this.last = nothing(inputs);
+    }
+
+    private static Launched nothing(StepBuffers inputs) {
+        return new Launched(inputs.first(), List.of(), true, 0, 0, 0, List.of(), Set.of());
     }
 
     /**
-     * Enqueues a step.
+     * Enqueues a step, without its sampling if that comes {@link Sampling#LATER}.
      *
      * @param batches as {@link PlanRows} orders them
      * @param kind by {@link #kindOf}
      */
-    public Launched launch(StepPlan plan, List<List<Chunk>> batches, LaunchKind kind, Report report) {
+    public Launched launch(
+            StepPlan plan, List<List<Chunk>> batches, LaunchKind kind, Sampling sampling, Report report) {
         int slots = PlanRows.slots(plan, maxSlots);
         List<Resumed> resumed =
                 hostTokens.map(tokens -> tokens.resume(plan.resume())).orElse(List.of());
@@ -135,30 +158,49 @@ public final class StepLauncher {
             pools.upload(stream);
             pools.begin(stream);
             pools.end(stream);
-            last = new Launched(List.of(), List.of(), 0, 0, 0);
+            last = nothing(inputs);
             return last;
         }
-        Launched launched = switch (kind) {
-            case ONE_GRAPH -> oneGraph(plan, batches.getFirst(), rows, slots);
+        last = switch (kind) {
+            case ONE_GRAPH -> oneGraph(plan, batches.getFirst(), rows, slots, sampling);
             case GRAPH_PER_LAYER ->
-                replay(plan, batches.getFirst(), rows, slots, SlotLayers.ALL, graphs::launchPrefillOffload);
-            case PASSES -> passes(plan, batches, slots, resumed, sameLayer);
+                replay(plan, batches.getFirst(), rows, slots, sampling, SlotLayers.ALL, graphs::launchPrefillOffload);
+            case PASSES -> passes(plan, batches, slots, resumed, sameLayer, sampling);
         };
-        StepBuffer step = kind == LaunchKind.PASSES ? inputs.first() : inputs.graph();
-        int samples = launched.firstSlotSample() + launched.slots();
-        choose(step, launched, samples, report);
-        if (samples > 0) {
-            sampler.report(stream, samples, launched.slots(), launched.passes(), report.tokens(), report.stamps());
+        if (sampling == Sampling.NOW) {
+            chooseAndReport(last, report);
         }
-        last = launched;
-        return launched;
+        return last;
+    }
+
+    /**
+     * Enqueues the sampling of a step that was launched for {@link Sampling#LATER}. No other step has been launched
+     * since, and the step before has ended.
+     *
+     * @param skipped sequences whose rows are not sampled
+     */
+    public Launched sampleLater(Launched launched, Set<Long> skipped, Report report) {
+        Launched drawn = launched.with(draws(launched.inputs(), launched.sampled(), skipped), skipped);
+        launched.inputs().uploadDraws(stream);
+        chooseAndReport(drawn, report);
+        return drawn;
+    }
+
+    private void chooseAndReport(Launched launched, Report report) {
+        choose(launched, report);
+        if (launched.samples() > 0) {
+            sampler.report(
+                    stream, launched.samples(), launched.slots(), launched.passes(), report.tokens(), report.stamps());
+        }
     }
 
     /**
      * Samples the tokens that are not argmax tokens, and reports log-probabilities. Bitmasks may still be computed
      * while the GPU runs the layers, which are enqueued before.
      */
-    private void choose(StepBuffer step, Launched launched, int samples, Report report) {
+    private void choose(Launched launched, Report report) {
+        StepBuffer step = launched.inputs();
+        int samples = launched.samples();
         int slots = launched.slots();
         boolean slotsDraw = slots > 0 && hostTokens.orElseThrow().queues().draws();
         if (step.adjustedCount() > 0) {
@@ -230,11 +272,11 @@ public final class StepLauncher {
      * Replays a step as one graph. A captured step computes its slots at every layer, which costs much where they are
      * many: then they are computed only at the layers where in-flight tokens may return, kernel by kernel.
      */
-    private Launched oneGraph(StepPlan plan, List<Chunk> chunks, int rows, int slots) {
+    private Launched oneGraph(StepPlan plan, List<Chunk> chunks, int rows, int slots, Sampling sampling) {
         Optional<SlotLayers> some = slots > HostLinkMemory.USUAL_SLOTS ? slotLayers(plan) : Optional.empty();
         return some.isPresent()
-                ? replay(plan, chunks, rows, slots, some.get(), key -> graphs.launchAtLayers(key, some.get()))
-                : replay(plan, chunks, rows, slots, SlotLayers.ALL, graphs::launch);
+                ? replay(plan, chunks, rows, slots, sampling, some.get(), key -> graphs.launchAtLayers(key, some.get()))
+                : replay(plan, chunks, rows, slots, sampling, SlotLayers.ALL, graphs::launch);
     }
 
     /** The layers that need slots; empty where that is most of them. */
@@ -251,12 +293,14 @@ public final class StepLauncher {
             List<Chunk> chunks,
             int rows,
             int slots,
+            Sampling sampling,
             SlotLayers slotLayers,
             Consumer<GraphCache.Key> launch) {
         List<Chunk> sampled = new ArrayList<>();
         StepBuffer step = inputs.graph();
         layout.fill(step, chunks, pools, this::token, this::noHostToken, sampled);
-        List<Optional<TokenSampler.Draw>> draws = draws(step, sampled);
+        boolean onGpu = drawsOnGpu(step, sampled);
+        List<Optional<TokenSampler.Draw>> draws = drawsNow(step, sampled, sampling);
         GraphCache.Key key = graphs.key(rows, sampled.size(), step.tileCount(), slots);
         layout.spread(step, slots);
         // slots come last, after the padding of the graph's rows and samples
@@ -269,10 +313,17 @@ public final class StepLauncher {
         pools.upload(stream);
         step.upload(stream);
         launch.accept(key);
-        return new Launched(sampled, draws, firstSample, slotLayers.after(layers - 1) ? slots : 0, 0);
+        int returned = slotLayers.after(layers - 1) ? slots : 0;
+        return new Launched(step, sampled, onGpu, firstSample, returned, 0, draws, Set.of());
     }
 
-    private Launched passes(StepPlan plan, List<List<Chunk>> batches, int slots, List<Resumed> resumed, int sameLayer) {
+    private Launched passes(
+            StepPlan plan,
+            List<List<Chunk>> batches,
+            int slots,
+            List<Resumed> resumed,
+            int sameLayer,
+            Sampling sampling) {
         List<Chunk> sampled = new ArrayList<>();
         List<Pass> passes = new ArrayList<>(batches.size());
         List<StepBuffer> steps = new ArrayList<>(batches.size());
@@ -314,12 +365,14 @@ public final class StepLauncher {
                             resumedHere.stream().map(Resumed::earliestLayer).toList())));
             steps.add(step);
         }
-        List<Optional<TokenSampler.Draw>> draws = draws(inputs.first(), sampled);
+        boolean onGpu = drawsOnGpu(inputs.first(), sampled);
+        List<Optional<TokenSampler.Draw>> draws = drawsNow(inputs.first(), sampled, sampling);
         pools.upload(stream);
         steps.forEach(step -> step.upload(stream));
         graphs.launch(passes, padded);
-        boolean waits = sameLayer + resumed.size() > 0;
-        return new Launched(sampled, draws, sampled.size(), slots + resumed.size(), waits ? passes.size() : 0);
+        int waiting = sameLayer + resumed.size() > 0 ? passes.size() : 0;
+        int returned = slots + resumed.size();
+        return new Launched(inputs.first(), sampled, onGpu, sampled.size(), returned, waiting, draws, Set.of());
     }
 
     /** Whether a step of one batch is a decode step with same-layer tokens, which is padded so that it has a graph. */
@@ -367,11 +420,37 @@ public final class StepLauncher {
                 "sequence " + admission.sequence() + " has a same-layer token in a step that is replayed");
     }
 
+    /**
+     * Whether the GPU has room for the draws of all rows. They may be made later, when each sampler knows one token
+     * more, which adds one adjustment at most.
+     */
+    private boolean drawsOnGpu(StepBuffer step, List<Chunk> sampled) {
+        int room = step.adjustmentRoom();
+        int masked = 0;
+        for (Chunk chunk : sampled) {
+            TokenSampler sampler = chunk.sampler().orElseThrow();
+            if (!sampler.drawsOnDevice(room - 1, masked < masks.max())) {
+                return false;
+            }
+            room -= sampler.adjustments().count() + 1;
+            masked += sampler.matcher().isPresent() ? 1 : 0;
+        }
+        return true;
+    }
+
+    private List<Optional<TokenSampler.Draw>> drawsNow(StepBuffer step, List<Chunk> sampled, Sampling sampling) {
+        return sampling == Sampling.NOW ? draws(step, sampled, Set.of()) : List.of();
+    }
+
     /** How each sampled row is drawn; the draws that the GPU makes are written to {@code step}. */
-    private List<Optional<TokenSampler.Draw>> draws(StepBuffer step, List<Chunk> sampled) {
+    private List<Optional<TokenSampler.Draw>> draws(StepBuffer step, List<Chunk> sampled, Set<Long> skipped) {
         List<Optional<TokenSampler.Draw>> draws = new ArrayList<>(sampled.size());
         int masked = 0;
         for (Chunk chunk : sampled) {
+            if (skipped.contains(chunk.sequence())) {
+                draws.add(Optional.empty());
+                continue;
+            }
             TokenSampler sampler = chunk.sampler().orElseThrow();
             Optional<TokenSampler.Draw> draw = sampler.draw(step.adjustmentRoom(), masked < masks.max());
             masked += draw.filter(TokenSampler.Draw::masked).isPresent() ? 1 : 0;

@@ -51,7 +51,8 @@ final class StepResults {
         });
         for (int i = 0; i < launched.sampled().size(); i++) {
             Chunk chunk = launched.sampled().get(i);
-            if (lost.stream().noneMatch(token -> token.sequence() == chunk.sequence())) {
+            boolean isLost = lost.stream().anyMatch(token -> token.sequence() == chunk.sequence());
+            if (!isLost && !launched.skipped().contains(chunk.sequence())) {
                 report.take(
                         chunk.sequence(),
                         chunk.sampler().orElseThrow(),

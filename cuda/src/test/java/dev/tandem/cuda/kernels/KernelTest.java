@@ -702,7 +702,7 @@ class KernelTest {
     }
 
     static TokenSampler.Draw draw(double temperature, double topP, double minP, double uniform, int topK) {
-        return new TokenSampler.Draw(temperature, topK, topP, minP, uniform, -1, false, false, true);
+        return new TokenSampler.Draw(temperature, topK, topP, minP, uniform, -1, false, false);
     }
 
     /** A value of a host block at a byte offset in the CPU's format. */

@@ -43,6 +43,18 @@ class GpuClockTest {
     }
 
     @Test
+    void aPauseBeforeAStepSamplesIsIdleTime() {
+        for (int step = 0; step < 2; step++) {
+            int slot = clock.begin(stream);
+            clock.pause(stream, slot);
+            clock.resume(stream, slot);
+            clock.end(stream, slot);
+            clock.await(slot, step, SECOND, () -> {});
+        }
+        assertThat(clock.totals()).isEqualTo(new GpuClock.Totals(0, 4.5));
+    }
+
+    @Test
     void theTimeoutOfAHungStepNamesItsNumberAndLimit() {
         fake.codes.put("cuEventQuery", 600);
         AtomicInteger watched = new AtomicInteger();
@@ -58,7 +70,7 @@ class GpuClockTest {
     void closingDestroysAllEventsEvenIfTheDriverFails() {
         fake.codes.put("cuEventDestroy_v2", 700);
         assertThatThrownBy(clock::close).isInstanceOf(CudaException.class);
-        assertThat(fake.calls).filteredOn("cuEventDestroy_v2"::equals).hasSize(2 * GpuClock.RING);
+        assertThat(fake.calls).filteredOn("cuEventDestroy_v2"::equals).hasSize(4 * GpuClock.RING);
     }
 
     @Test

@@ -9,9 +9,13 @@ import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.GpuRig;
 import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvView;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.sampling.TokenSampler;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 class StepBufferTest {
@@ -29,6 +33,31 @@ class StepBufferTest {
         assertThat(from).hasSize(4);
         assertThat(from.get(0)).isNotEqualTo(from.get(1)).isEqualTo(from.get(2));
         assertThat(from.get(1)).isEqualTo(from.get(3));
+    }
+
+    @Test
+    void drawsAreUploadedAloneWhenTheStepSamplesLater() {
+        FakeDriver fake = new FakeDriver();
+        Device device = new Device(fake.driver(), 0, 0);
+        Stream stream = device.stream("test");
+        StepBuffer inputs = new StepBuffer(device, 4, 4, 2, 4, 16, 16, "test");
+        inputs.clear();
+        inputs.upload(stream);
+        inputs.uploadDraws(stream);
+        assertThat(fake.uploads).as("no row is drawn").hasSize(1);
+        SamplingParams params = SamplingParams.builder()
+                .temperature(0.5)
+                .topK(7)
+                .logitBias(Map.of(9, 1f))
+                .build();
+        TokenSampler sampler = new TokenSampler(params, new int[] {1}, Set.of(), 0);
+        inputs.draw(3, sampler.draw(inputs.adjustmentRoom()).orElseThrow(), sampler.adjustments());
+        inputs.uploadDraws(stream);
+        assertThat(fake.uploads).as("draws, adjustments").hasSize(3);
+        assertThat(fake.uploads.get(1) - fake.uploads.get(0)).isEqualTo(inputs.draws() - inputs.header());
+        assertThat(fake.uploads.get(2) - fake.uploads.get(0)).isEqualTo(inputs.adjusted() - inputs.header());
+        assertThat(ints(fake.uploads.get(1), 4, 2)).as("top-k and row").containsExactly(7, 3);
+        assertThat(ints(fake.uploads.get(2), 0, 3)).as("row, first and count").containsExactly(3, 0, 1);
     }
 
     /** Of 100 tokens, a window of 33 begins at token 67, which is in the fifth block. */

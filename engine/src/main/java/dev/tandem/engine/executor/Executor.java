@@ -3,6 +3,7 @@ package dev.tandem.engine.executor;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
 import java.util.Optional;
+import java.util.Set;
 
 /**
  * Runs step plans in the order in which they are submitted.
@@ -22,6 +23,23 @@ public interface Executor extends AutoCloseable {
     /** Accepts a plan. It waits for the plan before it only where the device cannot hold both. */
     void submit(StepPlan plan);
 
+    /**
+     * Accepts a plan without the sampling of its rows, whose draws depend on the result of the plan before. That one is
+     * outstanding. {@link #sample} follows once its result is known, before any other plan is submitted.
+     */
+    default void submitLayers(StepPlan plan) {
+        throw new UnsupportedOperationException("this executor samples in submit");
+    }
+
+    /**
+     * Samples the rows of the plan of {@link #submitLayers}, with the samplers and matchers as they are now.
+     *
+     * @param skipped sequences of which the result has no token: they have ended, or their token is known already
+     */
+    default void sample(Set<Long> skipped) {
+        throw new UnsupportedOperationException("this executor samples in submit");
+    }
+
     /** True when {@link #submit} computes the step itself, so that the engine thread can do nothing beside it. */
     default boolean computesInSubmit() {
         return false;
@@ -33,7 +51,8 @@ public interface Executor extends AutoCloseable {
      * <p>True requires of the last submitted plan: its sampled tokens stay on the device, where
      * {@link dev.tandem.engine.step.Chunk#PLACEHOLDER} refers to them; it touches GPU blocks only; and it is short,
      * because a new request waits for one step more. In-flight tokens may continue. The next plan may then resume one
-     * that the last samples; the executor leaves it out.
+     * that the last samples; the executor leaves it out. Where draws of the next plan depend on the sampled tokens, it
+     * is submitted by {@link #submitLayers}.
      */
     default boolean allowsAsyncScheduling() {
         return false;

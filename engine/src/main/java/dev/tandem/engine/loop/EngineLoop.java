@@ -179,8 +179,9 @@ public final class EngineLoop {
     }
 
     /**
-     * Appends the sampled tokens, which the next plan needs, and queues them for their clients. Clients receive them
-     * while the next step runs, unless stop strings decide whether the request goes on.
+     * Appends the sampled tokens, which the next plan and the sampling of a running step need, and queues them for
+     * their clients. Clients receive them while the next step runs, unless stop strings decide whether the request goes
+     * on.
      */
     private void emit(StepPipeline.Settled settled) {
         long now = settled.settledNanos();
@@ -191,6 +192,7 @@ public final class EngineLoop {
                 requests.append(sequence, sampled, now);
             }
         }
+        pipeline.sample();
         pipeline.freeLeaving();
         Decision decision = scheduler.completed(settled.result(), settled.tookNanos());
         StepPipeline.Step step = settled.step();

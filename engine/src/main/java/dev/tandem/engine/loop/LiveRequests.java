@@ -176,6 +176,9 @@ final class LiveRequests implements OutputProcessor.RequestEnds {
             fail(sequence, "the request's grammar failed: " + e + "; only this request has ended");
             return;
         }
+        if (forced.length > 0) {
+            pipeline.skipSample(sequence); // a running step samples the first of them
+        }
         for (int i = 0; i < forced.length && sequence.state() == RequestState.ON_GPU; i++) { // until it ends
             append(sequence, new Choice(forced[i], Optional.empty()), false, now);
         }

@@ -6,6 +6,7 @@ import dev.tandem.engine.observe.StepEvent;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.schedule.PlanCommitter;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.step.Chunk;
@@ -15,10 +16,12 @@ import dev.tandem.engine.step.SubBatch;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -47,6 +50,10 @@ import org.jspecify.annotations.Nullable;
  *
  * Later sequences may hit the KV of a step once its result is known: a sequence that the step loses must not be hit. A
  * sequence that leaves at the submit is hit from then on, and no more once it is lost.
+ *
+ * <p>A step may have rows whose draws depend on the result of the step before, by a grammar or a penalty. If that
+ * result is not known at the submit, the executor computes the layers only. It samples as soon as the result is
+ * applied, and before the next plan is submitted.
  *
  * <p>In-flight tokens follow neither column: the executor owns their blocks until a result names them.
  *
@@ -83,6 +90,10 @@ final class StepPipeline {
     private final List<Sequence> leaving = new ArrayList<>();
     /** True while a synchronous step runs. */
     private boolean exposed;
+    /** True while the last submitted step waits for the result of the step before, to sample. */
+    private boolean unsampled;
+    /** Sequences of which that step need not sample a token. */
+    private final Set<Long> skipped = new HashSet<>();
 
     private long lastSettled = Long.MIN_VALUE;
     /** True once the executor is gone: no block is freed any more. */
@@ -125,7 +136,12 @@ final class StepPipeline {
     void submit(StepPlan plan, long started) {
         long planned = clock.nanos();
         StepEvent event = new StepEvent();
-        executor.submit(plan);
+        unsampled = !submitted.isEmpty() && dependsOnOutput(plan);
+        if (unsampled) {
+            executor.submitLayers(plan);
+        } else {
+            executor.submit(plan);
+        }
         boolean async = executor.allowsAsyncScheduling();
         if (async) {
             countComputed(plan);
@@ -134,6 +150,33 @@ final class StepPipeline {
         }
         exposed = !async;
         submitted.add(new Step(plan, async, started, planned - started, event));
+    }
+
+    private static boolean dependsOnOutput(StepPlan plan) {
+        return plan.subBatches().stream()
+                .flatMap(batch -> batch.chunks().stream())
+                .flatMap(chunk -> chunk.sampler().stream())
+                .anyMatch(TokenSampler::dependsOnOutput);
+    }
+
+    /**
+     * Has the step that runs sample, if it waits for the result that has just been applied.
+     *
+     * <p>In the result of that step, sequences that have ended have no token, nor have those of {@link #skipSample}.
+     */
+    void sample() {
+        if (unsampled) {
+            executor.sample(Set.copyOf(skipped));
+            unsampled = false;
+            skipped.clear();
+        }
+    }
+
+    /** The sequence's next token is known, so a step that runs and has not sampled need not. */
+    void skipSample(Sequence sequence) {
+        if (unsampled) {
+            skipped.add(sequence.key());
+        }
     }
 
     /** True when the next thing to do is to plan: one step runs, and the next is planned before its result. */
@@ -305,6 +348,7 @@ final class StepPipeline {
     /** Ends a sequence's part in steps; later tokens that submitted steps sample for it are discarded. */
     void release(Sequence sequence, FinishReason reason) {
         leave(sequence, reason);
+        skipSample(sequence);
         sequence.dropPlaceholders();
         live.remove(sequence.key());
     }

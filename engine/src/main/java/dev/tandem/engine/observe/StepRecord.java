@@ -6,6 +6,8 @@ import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.step.StepTimes;
 import dev.tandem.engine.step.SubBatch;
+import java.util.HashSet;
+import java.util.Set;
 
 /**
  * One step in numbers.
@@ -32,10 +34,10 @@ public record StepRecord(
             int prefill = 0;
             int decode = 0;
             int host = 0;
-            int chunkSamples = 0;
+            Set<Long> chunks = new HashSet<>();
             for (SubBatch batch : plan.subBatches()) {
                 for (Chunk chunk : batch.chunks()) {
-                    chunkSamples += chunk.sampler().isPresent() ? 1 : 0;
+                    chunks.add(chunk.sequence());
                     if (chunk.decodes()) {
                         decode++;
                         host += chunk.site() == AttentionSite.CPU_FROM_HOST ? 1 : 0;
@@ -44,7 +46,9 @@ public record StepRecord(
                     }
                 }
             }
-            int returned = result.sampled().size() - chunkSamples;
+            int returned = (int) result.sampled().stream()
+                    .filter(sampled -> !chunks.contains(sampled.sequence()))
+                    .count();
             return new Tokens(prefill, decode + returned, host + returned);
         }
     }

@@ -85,7 +85,6 @@ public final class TokenSampler {
      * @param logprobs alternatives whose log-probabilities are reported with the chosen token's; -1 for none at all
      * @param adjusted whether {@link #adjustments} are applied first
      * @param masked whether the bitmask of {@link #matcher} is applied then
-     * @param foreseeable whether the next draw does not depend on the token that this one yields
      */
     public record Draw(
             double temperature,
@@ -95,8 +94,7 @@ public final class TokenSampler {
             double uniform,
             int logprobs,
             boolean adjusted,
-            boolean masked,
-            boolean foreseeable) {
+            boolean masked) {
         /** True when the most probable token is taken. */
         public boolean greedy() {
             return temperature == 0;
@@ -119,11 +117,7 @@ public final class TokenSampler {
      * @param maskRoom whether the device has room for a bitmask
      */
     public Optional<Draw> draw(int max, boolean maskRoom) {
-        boolean adjusted = adjusts();
-        boolean masked = matcher.isPresent();
-        if ((adjusted || masked) && params.logprobs() >= 0
-                || adjusted && adjustments.count() > max
-                || masked && !maskRoom) {
+        if (!drawsOnDevice(max, maskRoom)) {
             return Optional.empty();
         }
         matcher.ifPresent(GrammarMatcher::prepareBitmask); // while the device computes the logits
@@ -134,9 +128,22 @@ public final class TokenSampler {
                 params.minP(),
                 uniform(),
                 params.logprobs(),
-                adjusted,
-                masked,
-                !penalised && !masked && produced >= params.minTokens()));
+                adjusts(),
+                matcher.isPresent()));
+    }
+
+    /** Whether {@link #draw} with the same arguments is not empty; it consumes no random number. */
+    public boolean drawsOnDevice(int max, boolean maskRoom) {
+        boolean adjusted = adjusts();
+        boolean masked = matcher.isPresent();
+        return !((adjusted || masked) && params.logprobs() >= 0
+                || adjusted && adjustments.count() > max
+                || masked && !maskRoom);
+    }
+
+    /** Whether the next draw depends on the tokens before it, so that it cannot be made before they are chosen. */
+    public boolean dependsOnOutput() {
+        return penalised || matcher.isPresent() || produced < params.minTokens();
     }
 
     /** The next draw, for a device that has no room for bitmasks. */

@@ -79,6 +79,17 @@ class EngineLoopTest {
         }
 
         @Override
+        public void submitLayers(StepPlan next) {
+            submit(next);
+            events.add("not sampled");
+        }
+
+        @Override
+        public void sample(Set<Long> skipped) {
+            events.add("sample without " + skipped);
+        }
+
+        @Override
         public Optional<String> trouble() {
             return Optional.ofNullable(trouble);
         }
@@ -162,6 +173,47 @@ class EngineLoopTest {
                         "poll 2",
                         "a token",
                         "a finished LENGTH");
+    }
+
+    /** A presence penalty depends on the token before. */
+    @Test
+    void aStepWhoseDrawsDependOnATokenIsSampledOnceItIsKnown() {
+        allowsAsyncScheduling = true;
+        submit("a", greedy(3).presencePenalty(1).build());
+        run();
+        assertThat(events)
+                .containsExactly(
+                        "submit 0",
+                        "submit 1 placeholders",
+                        "not sampled",
+                        "poll 0",
+                        "sample without []",
+                        "submit 2 placeholders",
+                        "not sampled",
+                        "a token",
+                        "poll 1",
+                        "sample without []",
+                        "a token",
+                        "poll 2",
+                        "a token",
+                        "a finished LENGTH");
+    }
+
+    @Test
+    void aRequestThatHasEndedIsNotSampled() {
+        allowsAsyncScheduling = true;
+        submit("a", greedy(9).presencePenalty(1).stopTokenIds(Set.of(7)).build());
+        run();
+        assertThat(events)
+                .containsExactly(
+                        "submit 0",
+                        "submit 1 placeholders",
+                        "not sampled",
+                        "poll 0",
+                        "sample without [0]",
+                        "a token",
+                        "a finished STOP",
+                        "poll 1");
     }
 
     @Test

@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Queue;
+import java.util.Set;
 
 /** Samples the same token for every sequence, until the test makes it lose sequences or fail. */
 final class FakeExecutor implements Executor {
@@ -26,6 +27,8 @@ final class FakeExecutor implements Executor {
     final Map<Long, StepResult.Lost> losing = new HashMap<>();
 
     boolean allowsAsyncScheduling;
+    private boolean unsampled;
+    private Set<Long> skipped = Set.of();
     volatile boolean broken;
     volatile boolean closed;
     RuntimeException onClose;
@@ -61,16 +64,33 @@ final class FakeExecutor implements Executor {
     }
 
     @Override
+    public void submitLayers(StepPlan plan) {
+        submit(plan);
+        unsampled = true;
+    }
+
+    @Override
+    public void sample(Set<Long> without) {
+        unsampled = false;
+        skipped = without;
+    }
+
+    @Override
     public StepResult poll() {
         if (broken) {
             throw new ExecutorException("the device is gone");
         }
         StepPlan plan = plans.remove();
+        if (unsampled && plans.isEmpty()) {
+            throw new ExecutorException("the plan is not sampled");
+        }
+        Set<Long> without = skipped;
+        skipped = Set.of();
         List<StepResult.Sampled> sampled = new ArrayList<>();
         List<StepResult.Lost> lost = new ArrayList<>();
         plan.subBatches().stream()
                 .flatMap(batch -> batch.chunks().stream())
-                .filter(chunk -> chunk.sampler().isPresent())
+                .filter(chunk -> chunk.sampler().isPresent() && !without.contains(chunk.sequence()))
                 .forEach(chunk -> {
                     StepResult.Lost loss = losing.get(chunk.sequence());
                     if (loss == null) {

@@ -121,6 +121,16 @@ class ForcedTokensTest {
         assertEnd(FinishReason.LENGTH, 7);
     }
 
+    /** The step that runs computes the token before them, and samples none. */
+    @Test
+    void behindAStepThatRunsTheyAreComputedByTheOneAfterIt() {
+        executor.allowsAsyncScheduling = true;
+        run(sampling(7).build());
+        assertThat(tokens).containsExactly(SAMPLED, 20, 22, SAMPLED, 20, 22, SAMPLED);
+        assertThat(rowsOfSteps()).containsExactly(3, 1, 2, 1, 2);
+        assertEnd(FinishReason.LENGTH, 7);
+    }
+
     @Test
     void maxTokensMayCutThem() {
         run(sampling(5).build());

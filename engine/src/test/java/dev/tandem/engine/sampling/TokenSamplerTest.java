@@ -218,7 +218,7 @@ class TokenSamplerTest {
         assertThat(first.greedy()).isFalse();
         assertThat(first.uniform()).isBetween(0.0, 1.0);
         assertThat(first.adjusted()).isFalse();
-        assertThat(first.foreseeable()).isTrue();
+        assertThat(plain.dependsOnOutput()).isFalse();
         assertThat(plain.chosen(4, Optional.empty()).token()).isEqualTo(4);
         assertThat(plain.draw(0).orElseThrow().uniform()).isNotEqualTo(first.uniform());
         TokenSampler.Draw greedy = new TokenSampler(
@@ -291,9 +291,9 @@ class TokenSamplerTest {
             TokenSampler sampler = new TokenSampler(params, prompt, Set.of(9), 0);
             TokenSampler.Draw draw = sampler.draw(9).orElseThrow();
             assertThat(draw.adjusted()).as(params.toString()).isTrue();
-            assertThat(draw.foreseeable())
+            assertThat(sampler.dependsOnOutput())
                     .as("%s depends on the tokens before", params)
-                    .isEqualTo(!params.logitBias().isEmpty());
+                    .isEqualTo(params.logitBias().isEmpty());
             sampler.chosen(3, Optional.empty());
             assertThat(sampler.adjustments().count()).as(params.toString()).isPositive();
             assertThat(sampler.draw(0)).as("no draw on the device").isEmpty();
@@ -370,9 +370,9 @@ class TokenSamplerTest {
         assertThat(grammar.matches(output)).as("seed %d", seed).isTrue();
         TokenSampler.Draw draw = sampler.draw(0, true).orElseThrow();
         assertThat(draw.masked()).isTrue();
-        assertThat(draw.foreseeable())
+        assertThat(sampler.dependsOnOutput())
                 .as("the next bitmask depends on the token")
-                .isFalse();
+                .isTrue();
         assertThat(sampler.draw(0)).as("no room for the bitmask").isEmpty();
         assertThat(new TokenSampler(params.withLogprobs(0), new int[] {1}, Set.of(), 0).draw(0, true))
                 .as("log-probabilities are of the raw logits")

@@ -44,6 +44,8 @@ final class Coverage {
         BYPASSED,
         PLACEHOLDER,
         FORCED,
+        SAMPLED_LATER,
+        NOT_SAMPLED,
         LOST,
         ABORTED,
         STOPPED,
@@ -96,6 +98,8 @@ final class Coverage {
             shapes.add(decision.chosen());
             reasons.merge(decision.reason().replaceAll("-?[0-9]+([.][0-9]+)?", "#"), 1, Integer::sum);
         }
+        note(Seen.SAMPLED_LATER, executor.sampledLater > 0);
+        note(Seen.NOT_SAMPLED, executor.skippedRows > 0);
         note(Seen.PREFIX_HIT, stats.prefixCache().hits() > 0);
         note(Seen.PREFIX_IN_HOST_BLOCKS, stats.prefixCache().hostHits() > 0);
         note(Seen.PREFIX_COPIED, stats.prefixCache().copiedHits() > 0);
@@ -184,7 +188,7 @@ final class Coverage {
                 Seen.PREFIX_COPIED,
                 Seen.PREFIX_DEMOTED);
         if (!strategy.allHost()) { // host sequences decode one token per step
-            expected.add(Seen.FORCED);
+            expected.addAll(EnumSet.of(Seen.FORCED, Seen.SAMPLED_LATER, Seen.NOT_SAMPLED));
         }
         if (strategy == Strategy.SWIFTLLM) { // it keeps the order of arrival
             expected.remove(Seen.BYPASSED);

@@ -93,6 +93,7 @@ class StrategyPropertyTest {
         Run run = new Run(strategy, seed);
         run.drive();
         run.checkAnswers();
+        run.checkDraws();
         run.checkPlans();
         COVERAGE.computeIfAbsent(strategy, key -> new Coverage()).add(run.coverage);
     }
@@ -351,7 +352,7 @@ class StrategyPropertyTest {
                     new PrefixCacheOptions(prefixes.nextBoolean(), seed, prefixes.nextInt(3) == 0 ? 15 : -1);
             sharesPrefixes = prefixCache.enabled();
             engine = new EngineHarness(executor, scheduler(budget, seed, drafts), budget, prefixCache);
-            executor.followsGrammars = forces;
+            executor.usesSamplers = forces;
             executor.allowsAsyncScheduling = new SplittableRandom(seed + 5).nextInt(3) > 0;
             if (random.nextInt(4) == 0) {
                 SplittableRandom losses = new SplittableRandom(seed + 9);
@@ -459,7 +460,11 @@ class StrategyPropertyTest {
             int end = ContentExecutor.token(key, prompt - 1 + output - 1);
             boolean constrained = forces && key % 2 == 0;
             SamplingParams sampling = SamplingParams.builder()
-                    .temperature(0)
+                    .temperature(forces ? 1 : 0)
+                    .seed(key)
+                    // draws that depend on the output without a grammar
+                    .presencePenalty(forces && key % 4 == 1 ? 1 : 0)
+                    .minTokens(forces && key % 4 == 3 ? output / 2 : 0)
                     .maxTokens(max)
                     .ignoreEos(!constrained)
                     .stopTokenIds(Set.of(end))
@@ -492,7 +497,9 @@ class StrategyPropertyTest {
 
                 @Override
                 public void fillBitmask(int[] bitmask) {
-                    Arrays.fill(bitmask, -1);
+                    Arrays.fill(bitmask, 0);
+                    int next = ContentExecutor.token(key, length - 1);
+                    bitmask[next / 32] = 1 << next;
                 }
 
                 @Override
@@ -547,6 +554,20 @@ class StrategyPropertyTest {
                             + engine.loop.stats().host().used())
                     .isZero();
             assertThat(executor.plans.stream().map(StepPlan::step)).doesNotHaveDuplicates();
+        }
+
+        /** Checks that each token was drawn by the random number that it has when tokens are drawn one by one. */
+        void checkDraws() {
+            executor.draws.forEach((key, byPosition) -> {
+                int prompt = prompts.get("r" + key);
+                byPosition.forEach((position, uniform) -> {
+                    SplittableRandom numbers = new SplittableRandom(key);
+                    IntStream.range(prompt, position).forEach(token -> numbers.nextInt());
+                    assertThat(uniform)
+                            .as("r%d, token %d", key, position)
+                            .isEqualTo((numbers.nextInt() >>> 8) * 0x1p-24);
+                });
+            });
         }
 
         /** Checks that plans are of the strategy's kinds; under the guard also of gpu-only and of the drain. */
