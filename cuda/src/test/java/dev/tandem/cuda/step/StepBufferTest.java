@@ -40,7 +40,7 @@ class StepBufferTest {
         FakeDriver fake = new FakeDriver();
         Device device = new Device(fake.driver(), 0, 0);
         Stream stream = device.stream("test");
-        StepBuffer inputs = new StepBuffer(device, 4, 4, 2, 4, 16, 16, "test");
+        StepBuffer inputs = new StepBuffer(device, 4, 4, 2, 4, GpuRig.tables(16), 16, "test");
         inputs.clear();
         inputs.upload(stream);
         inputs.uploadDraws(stream);
