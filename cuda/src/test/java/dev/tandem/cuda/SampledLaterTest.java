@@ -21,6 +21,7 @@ import dev.tandem.model.config.DataType;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.SplittableRandom;
@@ -179,8 +180,7 @@ class SampledLaterTest {
         return SamplingParams.builder()
                 .temperature(request % 2 * 0.9)
                 .seed(request)
-                .maxTokens(10 + request)
-                .ignoreEos(true);
+                .maxTokens(10 + request);
     }
 
     /**
@@ -205,7 +205,11 @@ class SampledLaterTest {
                 grammars.getLast().ifPresent(grammar -> sampling.grammar(Optional.of(grammar)));
                 switch (i % 4) {
                     case 2 -> sampling.repetitionPenalty(1.3).presencePenalty(0.4);
-                    case 3 -> sampling.minTokens(5).stopTokenIds(Set.of(vocabulary - 1));
+                    case 3 ->
+                        sampling.minTokens(5)
+                                .stopTokenIds(Set.of(vocabulary - 1))
+                                // an end that is known late would add a row to a step that follows ahead
+                                .logitBias(Map.of(vocabulary - 1, -100f));
                     default -> {}
                 }
                 if (i % 8 == 4) {
