@@ -200,8 +200,7 @@ final class BlockCopyList implements AutoCloseable {
             int begin = first / HostFormat.BLOCK_TOKENS * HostFormat.BLOCK_TOKENS;
             for (int start = begin; start < tokens; start += HostFormat.BLOCK_TOKENS) {
                 if (count == capacity) {
-                    throw new IllegalStateException(
-                            label + " of a step are more than " + capacity + " blocks");
+                    throw new IllegalStateException(label + " of a step are more than " + capacity + " blocks");
                 }
                 if (count == hosts.length) {
                     hosts = Arrays.copyOf(hosts, 2 * count);

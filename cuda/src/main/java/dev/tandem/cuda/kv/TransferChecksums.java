@@ -43,13 +43,7 @@ public final class TransferChecksums implements AutoCloseable {
      * @param toHost whether the moves go to the host, else to the GPU
      */
     TransferChecksums(
-            Device device,
-            Kernels kernels,
-            ModelShape shape,
-            int parts,
-            int max,
-            boolean toHost,
-            String label) {
+            Device device, Kernels kernels, ModelShape shape, int parts, int max, boolean toHost, String label) {
         this.kernels = kernels;
         this.format = new BlockFormat(shape.config().kvHeads(), shape.config().headDim(), shape.type());
         this.label = label;
@@ -74,8 +68,7 @@ public final class TransferChecksums implements AutoCloseable {
      * @param gpu address from which the moves count layer blocks of the first part
      */
     void enqueue(Stream stream, BlockCopyList moves, long gpu, int part, int count) {
-        kernels.sumMoved.launch(
-                stream, BLOCKS, count, gpu, moves.of(part).address(), part, parts, sums.address());
+        kernels.sumMoved.launch(stream, BLOCKS, count, gpu, moves.of(part).address(), part, parts, sums.address());
     }
 
     /**
