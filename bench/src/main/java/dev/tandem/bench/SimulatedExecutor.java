@@ -341,7 +341,7 @@ public final class SimulatedExecutor implements Executor {
     /** Adds a token's attention to the CPU's queue. */
     private void requestAttention(HostToken hostToken, double now) {
         int context = span.tokens(hostToken.admission.position() + 1);
-        double alone = machine.cpuAttention(FULL_BANDWIDTH_TOKENS, (long) FULL_BANDWIDTH_TOKENS * context)
+        double alone = machine.inFlightAttention(FULL_BANDWIDTH_TOKENS, (long) FULL_BANDWIDTH_TOKENS * context)
                 / FULL_BANDWIDTH_TOKENS;
         double together = alone * FULL_BANDWIDTH_TOKENS;
         double task = errors.task();

@@ -49,8 +49,17 @@ class CostModelTest {
     }
 
     @Test
+    void sameLayerTokensHaveCurvesOfTheirOwn() {
+        String text = TestProfile.TEXT + "same-layer-attention/1 100 3\nsame-layer-attention/3 100 30\n";
+        CostModel model = new CostModel(Profile.parse(text, "test").scaled(component -> 2, 1));
+        assertThat(model.cpuAttention(1, 100)).isCloseTo(6, within(1e-9));
+        assertThat(model.cpuAttention(2, 200)).isCloseTo(33, within(1e-9));
+        assertThat(model.inFlightAttention(1, 50)).as("as without them").isCloseTo(10, within(1e-9));
+    }
+
+    @Test
     void aFormattedProfileParsesToTheSameProfile() {
-        Profile profile = Profile.parse(TestProfile.TEXT, "test");
+        Profile profile = Profile.parse(TestProfile.TEXT + "same-layer-attention/1 100 3\n", "test");
         Profile again = Profile.parse(profile.format(), "again");
         assertThat(again.format()).isEqualTo(profile.format());
         assertThat(again.name()).isEqualTo("test");

@@ -126,13 +126,12 @@ final class CudaProfiler {
         linear(linear, postLayer, counter);
         Curve prefill = curve("prefill-attention", prefillAttention(counter));
         Curve decode = curve("gpu-attention", gpuAttention(counter));
-        SortedMap<Integer, Curve> attention = cpuAttention(hostContexts, counter);
+        HostAttentionTimes attention = hostAttention(hostContexts, counter);
         Curve transfer = curve("transfer", transfers(counter));
         // after the CPU's attention, so that its code is compiled; the wait for attention itself is subtracted
         double stage = waiting(2) / 2;
         counter.finished();
-        Curve single = Objects.requireNonNull(attention.get(1), "attention of a single host token is measured");
-        double trip = Math.max(0, waiting(1) - single.at(SHORTEST));
+        double trip = Math.max(0, waiting(1) - attention.single().at(SHORTEST));
         counter.finished();
         double hostLoad = hostLoad();
         counter.finished();
@@ -140,7 +139,8 @@ final class CudaProfiler {
                 .linear(curve("linear", linear))
                 .prefillAttention(prefill)
                 .gpuAttention(decode)
-                .cpuAttention(attention)
+                .cpuAttention(attention.inFlight())
+                .sameLayerAttention(attention.sameLayer())
                 .transfer(transfer)
                 .preLayer(new Curve("pre-layer", new double[] {1}, new double[] {1e-6}))
                 .postLayer(curve("post-layer", postLayer))
@@ -237,36 +237,58 @@ final class CudaProfiler {
                 .toList();
     }
 
-    private SortedMap<Integer, Curve> cpuAttention(List<Integer> contexts, ProgressCounter counter) {
+    /**
+     * Curves over the context, by the number of host tokens.
+     *
+     * @param inFlight beginning with a single token, which the workers share, so that it is a same-layer token
+     */
+    private record HostAttentionTimes(SortedMap<Integer, Curve> inFlight, SortedMap<Integer, Curve> sameLayer) {
+        Curve single() {
+            return Objects.requireNonNull(sameLayer.get(1), "attention of a single host token is measured");
+        }
+    }
+
+    private HostAttentionTimes hostAttention(List<Integer> contexts, ProgressCounter counter) {
         pools.randomiseHost(filled, shape.type());
-        SortedMap<Double, Double> sameLayer = new TreeMap<>();
-        SortedMap<Double, Double> inFlight = new TreeMap<>();
         int threads = workers.count();
+        SortedMap<Double, Double> single = new TreeMap<>();
+        SortedMap<Double, Double> onePerWorker = new TreeMap<>();
+        SortedMap<Double, Double> several = new TreeMap<>();
+        SortedMap<Double, Double> inFlight = new TreeMap<>();
         try (StepTimer.Busy busy = timer.keepBusy(decodes)) {
             long compiled = clock.nanos() + COMPILE_NANOS; // beside spinning workers the compiler has few cores
             while (clock.nanos() < compiled) {
                 secondsPerTask(busy, 1, CONTEXTS[0]);
-                secondsPerSameLayerTask(busy, CONTEXTS[0]);
+                sameLayerSeconds(busy, 1, CONTEXTS[0]);
             }
             for (int round = 0; round < ROUNDS; round++) {
-                put(sameLayer, SHORTEST, secondsPerSameLayerTask(busy, SHORTEST) * 1e3);
+                put(single, SHORTEST, sameLayerSeconds(busy, 1, SHORTEST) * 1e3);
                 for (int context : contexts) {
-                    put(sameLayer, context, secondsPerSameLayerTask(busy, context) * 1e3);
-                    put(inFlight, context, secondsPerTask(busy, hostTokensOf(context), context) * 1e3);
+                    int most = hostTokensOf(context);
+                    put(single, context, sameLayerSeconds(busy, 1, context) * 1e3);
+                    int few = Math.min(threads, most);
+                    put(onePerWorker, context, threads * sameLayerSeconds(busy, few, context) / few * 1e3);
+                    put(
+                            several,
+                            context,
+                            TASKS_PER_WORKER * threads * sameLayerSeconds(busy, most, context) / most * 1e3);
+                    put(inFlight, context, secondsPerTask(busy, most, context) * 1e3);
                     counter.finished();
                 }
             }
         }
-        SortedMap<Integer, Curve> curves = new TreeMap<>();
-        curves.put(1, curve("cpu-attention/1", sameLayer));
+        SortedMap<Integer, Curve> ofInFlight = new TreeMap<>();
+        SortedMap<Integer, Curve> ofSameLayer = new TreeMap<>();
+        ofSameLayer.put(TASKS_PER_WORKER * threads, curve("same-layer-attention of several", several));
         for (int tokens : new int[] {threads, 8 * threads}) {
             SortedMap<Double, Double> points = new TreeMap<>();
             inFlight.forEach((context, seconds) -> points.put(context, tokens * seconds));
-            if (tokens > 1) {
-                curves.put(tokens, curve("cpu-attention/" + tokens, points));
-            }
+            ofInFlight.put(tokens, curve("cpu-attention/" + tokens, points));
         }
-        return curves;
+        ofSameLayer.put(threads, curve("same-layer-attention/" + threads, onePerWorker));
+        ofSameLayer.put(1, curve("same-layer-attention/1", single));
+        ofInFlight.put(1, curve("cpu-attention/1", single));
+        return new HostAttentionTimes(ofInFlight, ofSameLayer);
     }
 
     /** Host tokens of a context that keep the workers busy, limited by the filled blocks. */
@@ -292,21 +314,22 @@ final class CudaProfiler {
     }
 
     /**
-     * Median seconds of a same-layer task, which the workers share. Host tokens take turns, so that no cache holds the
-     * next one's KV. The median counts, because one interruption takes as long as a hundred of the shortest tasks.
+     * Median seconds from the push of so many same-layer tasks of one layer, which the workers share, to their last
+     * result. Host tokens take turns, so that no cache holds the next one's KV. The median counts, because one
+     * interruption takes as long as a hundred of the shortest tasks.
      */
-    private double secondsPerSameLayerTask(StepTimer.Busy busy, int context) {
+    private double sameLayerSeconds(StepTimer.Busy busy, int count, int context) {
         List<HostToken> hostTokens = new ArrayList<>();
         try {
-            for (int number = 0; number < Math.max(1, hostTokensOf(context)); number++) {
+            for (int number = 0; number < Math.max(count, hostTokensOf(context)); number++) {
                 hostTokens.add(queues.admitSameLayer(admission(number, context)));
             }
             workers.wake();
             LongStream.Builder times = LongStream.builder();
             long end = clock.nanos() + MEASURE_NANOS;
-            for (int task = 0; task == 0 || clock.nanos() < end; task++) {
+            for (int task = 0; task == 0 || clock.nanos() < end; task += count) {
                 busy.refill();
-                times.add(await(hostTokens.get(task % hostTokens.size()), task / hostTokens.size() % layers));
+                times.add(await(hostTokens, task, count));
             }
             if (queues.pollFailure() != null) {
                 throw new CudaException("attention on the CPU failed while it was measured");
@@ -318,15 +341,20 @@ final class CudaProfiler {
         }
     }
 
-    /** Nanoseconds until the host token's attention of the layer is written. */
-    private long await(HostToken hostToken, int layer) {
-        long number = queues.reserveTasks(1);
+    /** Nanoseconds until the attention of so many host tokens, which take turns from {@code task} on, is written. */
+    private long await(List<HostToken> hostTokens, int task, int count) {
+        int layer = task / hostTokens.size() % layers;
+        long number = queues.reserveTasks(count);
         long began = clock.nanos();
-        queues.pushSameLayer(number, layer, hostToken.index);
-        while (queues.completed(hostToken.index) != number + 1) {
-            workers.check().ifPresent(trouble -> {
-                throw new CudaException(trouble);
-            });
+        for (int i = 0; i < count; i++) {
+            queues.pushSameLayer(number + i, layer, hostTokens.get((task + i) % hostTokens.size()).index);
+        }
+        for (int i = 0; i < count; i++) {
+            while (queues.completed(hostTokens.get((task + i) % hostTokens.size()).index) != number + i + 1) {
+                workers.check().ifPresent(trouble -> {
+                    throw new CudaException(trouble);
+                });
+            }
         }
         return clock.nanos() - began;
     }

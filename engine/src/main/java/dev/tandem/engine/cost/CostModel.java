@@ -2,6 +2,7 @@ package dev.tandem.engine.cost;
 
 import java.util.EnumMap;
 import java.util.Map;
+import java.util.SortedMap;
 
 /**
  * Predicts the seconds that the parts of a step take. Predictions start from a {@link Profile}; the times that the
@@ -34,6 +35,43 @@ public final class CostModel {
         }
     }
 
+    /** Curves over context tokens per token, by the number of tokens. */
+    private static final class CurvesByTokens {
+        /** Ascending. */
+        private final int[] tokens;
+
+        private final Curve[] curves;
+
+        CurvesByTokens(SortedMap<Integer, Curve> byTokens) {
+            tokens = byTokens.keySet().stream().mapToInt(Integer::intValue).toArray();
+            curves = byTokens.values().toArray(Curve[]::new);
+        }
+
+        /** The first curve of at least so many tokens, or the last curve. */
+        private int right(int rows) {
+            int right = 0;
+            while (right < tokens.length - 1 && tokens[right] < rows) {
+                right++;
+            }
+            return right;
+        }
+
+        boolean covers(int rows, double context) {
+            return rows <= tokens[tokens.length - 1] && curves[right(rows)].covers(context);
+        }
+
+        /** Seconds on the line through the two curves next to so many tokens. */
+        double at(int rows, double context) {
+            int right = right(rows);
+            if (right == 0 || tokens[right] == rows) {
+                return curves[right].at(context) * Math.max(1, (double) rows / tokens[right]);
+            }
+            double low = curves[right - 1].at(context);
+            double slope = Math.max(0, curves[right].at(context) - low) / (tokens[right] - tokens[right - 1]);
+            return low + slope * (rows - tokens[right - 1]);
+        }
+    }
+
     private final Profile profile;
     private final Correction linear = new Correction();
     private final Correction prefillAttention = new Correction();
@@ -42,10 +80,11 @@ public final class CostModel {
     private final Correction transfer = new Correction();
     private final Correction preLayer = new Correction();
     private final Correction postLayer = new Correction();
-    /** Numbers of tokens for which the profile has a curve of CPU attention, ascending. */
-    private final int[] cpuRows;
+    /** Attention of in-flight tokens on the CPU. */
+    private final CurvesByTokens inFlight;
+    /** Attention of tokens on the CPU that a stage waits for. */
+    private final CurvesByTokens sameLayer;
 
-    private final Curve[] cpuCurves;
     private volatile double stepError;
     private long steps;
     private volatile long extrapolated;
@@ -54,10 +93,9 @@ public final class CostModel {
     /** Creates a model that predicts the profiled times until it has learned from steps. */
     public CostModel(Profile profile) {
         this.profile = profile;
-        this.cpuRows = profile.cpuAttention().keySet().stream()
-                .mapToInt(Integer::intValue)
-                .toArray();
-        this.cpuCurves = profile.cpuAttention().values().toArray(Curve[]::new);
+        this.inFlight = new CurvesByTokens(profile.cpuAttention());
+        this.sameLayer =
+                profile.sameLayerAttention().isEmpty() ? inFlight : new CurvesByTokens(profile.sameLayerAttention());
     }
 
     /** Number of layers of the profiled model. */
@@ -93,7 +131,7 @@ public final class CostModel {
      * with {@code tokens} of context in all. T_ca of NEO §3.2.
      */
     public double cpuAttention(int rows, long tokens) {
-        return inFlightAttention(rows, tokens) * cpuAttention.factor;
+        return attention(sameLayer, rows, tokens) * cpuAttention.factor;
     }
 
     /**
@@ -102,27 +140,18 @@ public final class CostModel {
      * tokens are independent tasks, so that correction is not valid for them.
      */
     public double inFlightAttention(int rows, long tokens) {
+        return attention(inFlight, rows, tokens);
+    }
+
+    private double attention(CurvesByTokens curves, int rows, long tokens) {
         if (rows <= 0) {
             return 0;
         }
         double context = (double) tokens / rows;
-        int last = cpuRows.length - 1;
-        int right = 0;
-        while (right < last && cpuRows[right] < rows) {
-            right++;
-        }
-        double seconds;
-        if (right == 0 || cpuRows[right] == rows) {
-            seconds = cpuCurves[right].at(context) * Math.max(1, (double) rows / cpuRows[right]);
-        } else {
-            double low = cpuCurves[right - 1].at(context);
-            double slope = Math.max(0, cpuCurves[right].at(context) - low) / (cpuRows[right] - cpuRows[right - 1]);
-            seconds = low + slope * (rows - cpuRows[right - 1]);
-        }
-        if (rows > cpuRows[last] || !cpuCurves[right].covers(context)) {
+        if (!curves.covers(rows, context)) {
             noteExtrapolation();
         }
-        return seconds;
+        return curves.at(rows, context);
     }
 
     /** Seconds of moving {@code bytes} of KV, of all layers, from one tier to the other. */

@@ -21,6 +21,8 @@ import java.util.function.ToDoubleFunction;
  * @param prefillAttention by pairs of query token and context token
  * @param gpuAttention of decode tokens on the GPU, by the sum of their contexts in tokens
  * @param cpuAttention of decode tokens on the CPU: by number of tokens, a curve over context tokens per token
+ * @param sameLayerAttention likewise, where a step waits for all of them in the layer that they come from; empty in a
+ *     profile without such curves, whose {@code cpuAttention} then serves these tokens too
  * @param transfer of KV between the tiers, by bytes
  * @param preLayer embedding, by tokens
  * @param postLayer logits and sampling, by sampled tokens
@@ -38,6 +40,7 @@ public record Profile(
         Curve prefillAttention,
         Curve gpuAttention,
         TreeMap<Integer, Curve> cpuAttention,
+        TreeMap<Integer, Curve> sameLayerAttention,
         Curve transfer,
         Curve preLayer,
         Curve postLayer,
@@ -48,6 +51,8 @@ public record Profile(
     private static final String LINEAR = "linear";
     private static final String PREFILL_ATTENTION = "prefill-attention";
     private static final String GPU_ATTENTION = "gpu-attention";
+    private static final String CPU_ATTENTION = "cpu-attention/";
+    private static final String SAME_LAYER_ATTENTION = "same-layer-attention/";
     private static final String TRANSFER = "transfer";
     private static final String PRE_LAYER = "pre-layer";
     private static final String POST_LAYER = "post-layer";
@@ -87,6 +92,7 @@ public record Profile(
                 .prefillAttention(prefillAttention)
                 .gpuAttention(gpuAttention)
                 .cpuAttention(cpuAttention)
+                .sameLayerAttention(sameLayerAttention)
                 .transfer(transfer)
                 .preLayer(preLayer)
                 .postLayer(postLayer)
@@ -112,6 +118,7 @@ public record Profile(
         private final int layers;
         private final Map<String, Curve> curves = new HashMap<>();
         private TreeMap<Integer, Curve> cpuAttention = new TreeMap<>();
+        private TreeMap<Integer, Curve> sameLayerAttention = new TreeMap<>();
         private double stepOverhead;
         private double stageOverhead;
         private OptionalDouble tripOverhead = OptionalDouble.empty();
@@ -153,6 +160,12 @@ public record Profile(
         /** Sets decode attention of a layer on the CPU: by tokens, a curve over context tokens per token. */
         public Builder cpuAttention(Map<Integer, Curve> value) {
             cpuAttention = new TreeMap<>(value);
+            return this;
+        }
+
+        /** Sets the same for tokens that a step waits for in the same layer; none unless set. */
+        public Builder sameLayerAttention(Map<Integer, Curve> value) {
+            sameLayerAttention = new TreeMap<>(value);
             return this;
         }
 
@@ -208,6 +221,7 @@ public record Profile(
                     curve(PREFILL_ATTENTION),
                     curve(GPU_ATTENTION),
                     cpuAttention,
+                    sameLayerAttention,
                     curve(TRANSFER),
                     curve(PRE_LAYER),
                     curve(POST_LAYER),
@@ -224,16 +238,15 @@ public record Profile(
      * @param overheads factor of the fixed times per step, stage and trip
      */
     public Profile scaled(ToDoubleFunction<Component> factor, double overheads) {
-        TreeMap<Integer, Curve> cpu = new TreeMap<>();
-        cpuAttention.forEach(
-                (tokens, curve) -> cpu.put(tokens, curve.scaled(factor.applyAsDouble(Component.CPU_ATTENTION))));
+        double cpu = factor.applyAsDouble(Component.CPU_ATTENTION);
         return new Profile(
                 name,
                 layers,
                 linear.scaled(factor.applyAsDouble(Component.LINEAR)),
                 prefillAttention.scaled(factor.applyAsDouble(Component.PREFILL_ATTENTION)),
                 gpuAttention.scaled(factor.applyAsDouble(Component.GPU_ATTENTION)),
-                cpu,
+                scaled(cpuAttention, cpu),
+                scaled(sameLayerAttention, cpu),
                 transfer.scaled(factor.applyAsDouble(Component.TRANSFER)),
                 preLayer.scaled(factor.applyAsDouble(Component.PRE_LAYER)),
                 postLayer.scaled(factor.applyAsDouble(Component.POST_LAYER)),
@@ -241,6 +254,12 @@ public record Profile(
                 stageOverhead * overheads,
                 tripOverhead * overheads,
                 hostLoad);
+    }
+
+    private static TreeMap<Integer, Curve> scaled(Map<Integer, Curve> curves, double factor) {
+        TreeMap<Integer, Curve> scaled = new TreeMap<>();
+        curves.forEach((tokens, curve) -> scaled.put(tokens, curve.scaled(factor)));
+        return scaled;
     }
 
     /** Formats the profile as text: one value per line, {@code #} begins a comment. */
@@ -254,7 +273,8 @@ public record Profile(
         for (int i = 0; i < CURVES.size(); i++) {
             curves.put(CURVES.get(i), values.get(i));
         }
-        cpuAttention.forEach((rows, curve) -> curves.put("cpu-attention/" + rows, curve));
+        cpuAttention.forEach((rows, curve) -> curves.put(CPU_ATTENTION + rows, curve));
+        sameLayerAttention.forEach((rows, curve) -> curves.put(SAME_LAYER_ATTENTION + rows, curve));
         curves.forEach((curve, points) -> {
             for (int i = 0; i < points.sizes().length; i++) {
                 text.append(
@@ -296,12 +316,6 @@ public record Profile(
                 throw new ProfileException(where + " is '" + stripped + "'; expected a name, a size and a time");
             }
         }
-        TreeMap<Integer, Curve> cpu = new TreeMap<>();
-        points.forEach((name, list) -> {
-            if (name.startsWith("cpu-attention/")) {
-                cpu.put((int) parseNumber(name.substring(14), origin), curve(origin + ": " + name, list));
-            }
-        });
         Builder builder =
                 builder(values.getOrDefault("name", ""), (int) parseNumber(values.getOrDefault("layers", "0"), origin));
         for (String name : CURVES) {
@@ -310,11 +324,24 @@ public record Profile(
         if (values.containsKey("trip-overhead")) {
             builder.tripOverhead(parseNumber(values.get("trip-overhead"), origin));
         }
-        return builder.cpuAttention(cpu)
+        return builder.cpuAttention(curvesByTokens(CPU_ATTENTION, points, origin))
+                .sameLayerAttention(curvesByTokens(SAME_LAYER_ATTENTION, points, origin))
                 .stepOverhead(parseNumber(values.getOrDefault("step-overhead", "0"), origin))
                 .stageOverhead(parseNumber(values.getOrDefault("stage-overhead", "0"), origin))
                 .hostLoad(parseNumber(values.getOrDefault("host-load", "1"), origin))
                 .build();
+    }
+
+    private static TreeMap<Integer, Curve> curvesByTokens(
+            String prefix, Map<String, List<double[]>> points, String origin) {
+        TreeMap<Integer, Curve> curves = new TreeMap<>();
+        points.forEach((name, list) -> {
+            if (name.startsWith(prefix)) {
+                curves.put(
+                        (int) parseNumber(name.substring(prefix.length()), origin), curve(origin + ": " + name, list));
+            }
+        });
+        return curves;
     }
 
     private static Curve curve(String name, List<double[]> points) {
