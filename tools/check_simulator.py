@@ -4,7 +4,8 @@
 usage: tools/check_simulator.py [--error SPEC|SEED] [--tandem COMMAND] [--recorded COMMIT ...] [RESULTS]
 
 RESULTS is a file of recorded lines; the default is docs/results/cuda.jsonl. Each line is simulated with its own flags
-and the profile of its GPU and preset. Lines without one, and lines that ran with another profile, are left out.
+and the profile that it measured, or else that of its GPU and preset. Lines without one, and lines that ran with another
+profile, are left out.
 Throughput holds within 10 %, mean and p99 TPOT within 20 %. The p99 of fewer than 100 requests is the slowest of them,
 so a window in which fewer ended is held to its p90.
 A steady window depends on which requests are in progress at its start. Lines without the field first_requests began
@@ -41,9 +42,11 @@ REQUESTS_OF_A_P99 = 100
 
 
 def profile(run):
-    """The name of the profile of the run's GPU and preset; None where there is none."""
+    """The name of the run's own profile, if it is kept under its commit, else of its GPU and preset; None for none."""
     gpu = run.get("machine", "").split(",")[0]
-    return PROFILES.get((gpu, run.get("preset")))
+    name = PROFILES.get((gpu, run.get("preset")))
+    own = f"{name}-{run.get('commit')}"
+    return own if (ROOT / f"docs/results/profiles/{own}.txt").exists() else name
 
 
 def without(words, options):
