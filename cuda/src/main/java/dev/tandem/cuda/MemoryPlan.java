@@ -97,7 +97,7 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
      */
     private static long tableBytes(KvLayout layout) {
         int lists = layout.kinds().size() * layout.groups() - 1;
-        return StepBuffers.MAX * Integer.BYTES * lists * (1 + KvPools.sharedPages(1));
+        return (1 + KvPools.sharedPages(1)) * lists * StepBuffers.MAX * Integer.BYTES;
     }
 
     /**
