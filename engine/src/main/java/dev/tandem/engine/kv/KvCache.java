@@ -588,8 +588,8 @@ public final class KvCache implements KvCapacity {
                 gpuHits,
                 hostHits,
                 copiedHits,
-                PrefixCacheUse.Tier.of(gpu),
-                PrefixCacheUse.Tier.of(host),
+                PrefixCacheUse.Tier.of(gpu, layout.groups()),
+                PrefixCacheUse.Tier.of(host, layout.groups()),
                 demotion.blocks());
     }
 

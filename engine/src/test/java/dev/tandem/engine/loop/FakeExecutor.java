@@ -26,6 +26,10 @@ final class FakeExecutor implements Executor {
     final Map<Long, StepResult.Lost> losing = new HashMap<>();
 
     boolean allowsAsyncScheduling;
+    int gpuBlocks = 8;
+    /** Of each layer; layers with different ones have blocks of their own. */
+    List<Integer> windows = List.of();
+
     volatile boolean broken;
     volatile boolean closed;
     RuntimeException onClose;
@@ -43,9 +47,11 @@ final class FakeExecutor implements Executor {
                 .vocabulary(100)
                 .contextTokens(64)
                 .blockTokens(16)
-                .gpuBlocks(8)
+                .gpuBlocks(gpuBlocks)
                 .hostBlocks(8)
                 .maxBatchTokens(64)
+                .windows(windows)
+                .groupsLayers(true)
                 .build();
     }
 
