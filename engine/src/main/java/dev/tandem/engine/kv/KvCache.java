@@ -251,6 +251,9 @@ public final class KvCache implements KvCapacity {
 
     @Override
     public int missing(Sequence sequence, int tokens) {
+        if (kinds.length == 1) { // asked for every sequence of a plan
+            return missing(sequence, kinds[0], tokens);
+        }
         int missing = 0;
         for (KvLayout.Kind kind : kinds) {
             missing += kind.groups() * missing(sequence, kind, tokens);

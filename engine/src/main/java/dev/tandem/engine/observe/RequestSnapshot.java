@@ -123,7 +123,7 @@ public record RequestSnapshot(long nanos, int live, List<Entry> requests) {
                 return;
             }
             entries.add(
-                    Entry.of(sequence, standing, layout.blocks(sequence.table().count()), now));
+                    Entry.of(sequence, standing, layout.blocks(sequence.table().pages()), now));
         }
     }
 }

@@ -534,7 +534,7 @@ final class BlockLedger {
     int freedBy(Sequence leaving) {
         BlockTable table = leaving.table();
         if (!kv.cachesPrefixes()) {
-            return table.count();
+            return table.pages();
         }
         int freed = 0;
         for (int group = 0; group < table.groups(); group++) {
@@ -550,7 +550,7 @@ final class BlockLedger {
     private int release(Sequence sequence) {
         BlockTable table = sequence.table();
         if (!kv.cachesPrefixes()) {
-            return table.count();
+            return table.pages();
         }
         int own = 0;
         for (int group = 0; group < table.groups(); group++) {

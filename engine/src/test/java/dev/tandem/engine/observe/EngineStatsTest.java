@@ -48,7 +48,7 @@ class EngineStatsTest {
         Sequence sequence = scene.gpu(17);
         scene.committer.register(sequence, 16);
         scene.committer.slide(sequence);
-        assertThat(sequence.table().count()).as("pages in use").isEqualTo(5 + 3 + 3);
+        assertThat(sequence.table().pages()).as("pages in use").isEqualTo(5 + 3 + 3);
         assertThat(stats().gpu().used()).isEqualTo(4);
         assertThat(kv.prefixCacheUse().gpu().cachedBlocks()).as("of 4 pages").isEqualTo(1);
     }
