@@ -10,7 +10,7 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>Owned by: engine thread; changed by {@link KvCache} alone.
  */
-public final class GroupTable {
+public sealed class GroupTable permits BlockTable {
     /** [count] the blocks that the sequence holds; those behind a sliding window are gone. */
     private int[] blocks = new int[4];
     /** Index of {@code blocks[0]} among all blocks of the sequence. */

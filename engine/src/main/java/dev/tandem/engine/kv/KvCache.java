@@ -1,6 +1,5 @@
 package dev.tandem.engine.kv;
 
-import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -159,7 +158,9 @@ public final class KvCache implements KvCapacity {
         }
     }
 
-    private @Nullable PrefixTree prefixes(KvTier tier) {
+    /** The tree of a tier; null when no KV is shared. */
+    @Nullable
+    PrefixTree prefixes(KvTier tier) {
         return switch (tier) {
             case GPU -> gpuPrefixes;
             case HOST -> hostPrefixes;
@@ -226,7 +227,7 @@ public final class KvCache implements KvCapacity {
     }
 
     /** Index of the first block that a sequence holds in each group of a kind. */
-    private int firstHeld(KvTier tier, KvLayout.Kind kind, int computed) {
+    int firstHeld(KvTier tier, KvLayout.Kind kind, int computed) {
         return kind.window().start(computed) / blockTokens(tier);
     }
 
@@ -251,6 +252,9 @@ public final class KvCache implements KvCapacity {
 
     @Override
     public int missing(Sequence sequence, int tokens) {
+        if (kinds.length == 1) { // asked for every sequence of a plan
+            return missing(sequence, kinds[0], tokens);
+        }
         int missing = 0;
         for (KvLayout.Kind kind : kinds) {
             missing += kind.groups() * missing(sequence, kind, tokens);
@@ -588,8 +592,8 @@ public final class KvCache implements KvCapacity {
                 gpuHits,
                 hostHits,
                 copiedHits,
-                PrefixCacheUse.Tier.of(gpu),
-                PrefixCacheUse.Tier.of(host),
+                PrefixCacheUse.Tier.of(gpu, layout.groups()),
+                PrefixCacheUse.Tier.of(host, layout.groups()),
                 demotion.blocks());
     }
 
@@ -745,91 +749,6 @@ public final class KvCache implements KvCapacity {
      * @throws IllegalStateException that names the block or the sequence
      */
     public void checkIntegrity(Collection<Sequence> live) {
-        for (KvTier tier : KvTier.values()) {
-            BlockPool pool = pool(tier);
-            int[] references = new int[pool.size()];
-            long[] holders = new long[pool.size()];
-            for (Sequence sequence : live) {
-                BlockTable table = sequence.table();
-                for (int group = 0; table.tier() == tier && group < table.groups(); group++) {
-                    for (int block : table.group(group).view().blocks()) {
-                        references[block]++;
-                        holders[block] ^= sequence.key() + 1;
-                    }
-                }
-            }
-            pool.checkIntegrity(references, holders);
-        }
-        live.forEach(this::checkTable);
-        for (Sequence sequence : pending) {
-            if (!sequence.table().isPending() || !live.contains(sequence)) {
-                throw new IllegalStateException(sequence + " is listed as pending, and holds no KV");
-            }
-        }
-    }
-
-    private void checkTable(Sequence sequence) {
-        BlockTable table = sequence.table();
-        for (KvLayout.Kind kind : kinds) {
-            for (int group = kind.first(); group < kind.end(); group++) {
-                checkGroup(sequence, kind, table.group(group));
-            }
-        }
-        if (!table.isEmpty()) {
-            checkPrefix(sequence);
-        }
-    }
-
-    private void checkGroup(Sequence sequence, KvLayout.Kind kind, GroupTable blocks) {
-        KvTier tier = sequence.table().tier();
-        if (blocks.end() < blocksFor(tier, sequence.computed())) {
-            throw new IllegalStateException(sequence + " has " + blocks.count() + " blocks, too few for its KV");
-        }
-        if (blocks.count() == 0) {
-            return;
-        }
-        int first = firstHeld(tier, kind, sequence.computed());
-        if (blocks.first() != first && sequence.state() != RequestState.IN_FLIGHT) {
-            throw new IllegalStateException(sequence + " holds blocks from " + blocks.first() + " on, and its window"
-                    + " begins in block " + first);
-        }
-        if (blocks.end() != sequence.table().group(kind.first()).end()) {
-            throw new IllegalStateException(sequence + " holds blocks to " + blocks.end() + " in one group and to "
-                    + sequence.table().group(kind.first()).end() + " in another with the same window");
-        }
-        BlockPool pool = pool(tier);
-        for (int i = Math.max(blocks.first(), sequence.computed() / blockTokens(tier)); i < blocks.end(); i++) {
-            int block = blocks.block(i);
-            if (pool.references(block) != 1 || pool.node(block) != null) {
-                throw new IllegalStateException(sequence + " may write block " + block + ", which others may read");
-            }
-        }
-    }
-
-    private void checkPrefix(Sequence sequence) {
-        BlockTable table = sequence.table();
-        PrefixTree prefixes = prefixes(table.tier());
-        if (prefixes == null || !table.registers()) {
-            return;
-        }
-        PrefixNode node = table.node();
-        if (node == null || !node.attached) {
-            return;
-        }
-        String salt = sequence.request().caching().salt();
-        int each = blockTokens(table.tier());
-        for (PrefixNode at = node; at != null; at = at.previous()) {
-            int from = (at.depth - 1) * each;
-            boolean wrongRoot = at.depth == 1 && at.parent != prefixes.root(salt);
-            boolean wrongBlock = false;
-            for (int group = 0; group < at.blocks.length; group++) {
-                GroupTable blocks = table.group(group);
-                wrongBlock |= at.depth > blocks.first() && blocks.block(at.depth - 1) != at.blocks[group];
-            }
-            if (wrongBlock || wrongRoot || !Arrays.equals(at.tokens, sequence.tokens(from, each))) {
-                throw new IllegalStateException(sequence + " has at " + from + " other blocks than "
-                        + Arrays.toString(at.blocks) + ", those of its prefix and salt");
-            }
-        }
+        new KvIntegrity(this, live).check();
     }
 }

@@ -110,6 +110,14 @@ public final class KvLayout {
         return groups;
     }
 
+    /**
+     * Blocks of all layers that are as large as some pages, rounded up. Users read of such blocks: the tokens that a
+     * pool holds are its blocks times the tokens per block.
+     */
+    public int blocks(int pages) {
+        return Math.ceilDiv(pages, groups);
+    }
+
     /** The group of a layer. */
     public int groupOf(int layer) {
         return groupOfLayer.length == 0 ? 0 : groupOfLayer[layer];

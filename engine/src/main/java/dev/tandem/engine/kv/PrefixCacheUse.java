@@ -16,12 +16,15 @@ public record PrefixCacheUse(
     /**
      * The cache in the blocks of one tier.
      *
-     * @param cachedBlocks blocks that hold the KV of a prefix and that no sequence refers to
+     * <p>Blocks are of all layers, as {@link KvLayout#blocks} counts them.
+     *
+     * @param cachedBlocks blocks that hold the KV of a prefix and that no sequence refers to, rounded down
      * @param evictions blocks whose prefix was dropped to make room
      */
     public record Tier(int cachedBlocks, long evictions) {
-        static Tier of(BlockPool pool) {
-            return new Tier(pool.cached(), pool.evictions());
+        /** @param groups pages per block; a page is evicted with the others of its block, which counts once */
+        static Tier of(BlockPool pool, int groups) {
+            return new Tier(pool.cached() / groups, pool.evictions());
         }
     }
 

@@ -108,11 +108,10 @@ public final class Engine implements AutoCloseable {
     }
 
     private static void checkPools(EngineConfig config, ExecutorLimits limits) {
-        int needed = limits.maxHeld(KvTier.GPU, config.contextTokens());
-        if (needed > limits.pages(KvTier.GPU)) {
+        int needed = limits.layout().blocks(limits.maxHeld(KvTier.GPU, config.contextTokens()));
+        if (needed > limits.gpuBlocks()) {
             throw new ConfigurationException("a sequence of " + config.contextTokens() + " tokens needs " + needed
-                    + " KV blocks of " + limits.blockTokens() + " tokens but the GPU pool has "
-                    + limits.pages(KvTier.GPU)
+                    + " KV blocks of " + limits.blockTokens() + " tokens but the GPU pool has " + limits.gpuBlocks()
                     + "; give it more memory or lower --max-model-len");
         }
     }

@@ -2,6 +2,7 @@ package dev.tandem.engine.loop;
 
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.kv.BlockPool;
+import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.output.OutputProcessor;
@@ -249,9 +250,11 @@ final class LiveRequests implements OutputProcessor.RequestEnds {
     void failUnschedulable(SchedulerState state, int emptyPlans) {
         Sequence first = state.live().stream().min(WaitingQueue.ORDER).orElseThrow();
         BlockPool gpu = state.kv().pool(KvTier.GPU);
+        KvLayout layout = state.kv().layout();
         String message = "the request of " + first.length() + " tokens cannot be scheduled: it needs "
-                + state.kv().maxHeld(KvTier.GPU, first.length()) + " KV blocks, and of the GPU pool's "
-                + gpu.size() + " blocks " + gpu.free() + " are free; send a shorter one, or restart the server";
+                + layout.blocks(state.kv().maxHeld(KvTier.GPU, first.length()))
+                + " KV blocks, and of the GPU pool's " + layout.blocks(gpu.size()) + " blocks "
+                + gpu.free() / layout.groups() + " are free; send a shorter one, or restart the server";
         LOG.log(Level.ERROR, "{0} consecutive plans were empty; request {1} ends: {2}", emptyPlans, first, message);
         fail(first, message);
     }

@@ -1,12 +1,14 @@
 package dev.tandem.engine.observe;
 
 import dev.tandem.engine.kv.BlockPool;
+import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.PrefixCacheUse;
 import dev.tandem.engine.schedule.SchedulerState;
 
 /**
- * Queues and KV pools after a turn of the engine loop.
+ * Queues and KV pools after a turn of the engine loop. Blocks are of all layers, as {@link KvLayout#blocks} counts
+ * them.
  *
  * @param requests live requests by what they wait for
  * @param gpu KV blocks of the GPU
@@ -32,11 +34,13 @@ public record EngineStats(
      * KV blocks of one tier.
      *
      * @param blocks size of the pool
-     * @param used blocks that hold KV of sequences
+     * @param used blocks that hold KV of sequences, rounded up
      */
     public record Pool(int blocks, int used) {
-        private static Pool of(BlockPool pool) {
-            return new Pool(pool.size(), pool.used());
+        private static Pool of(SchedulerState state, KvTier tier) {
+            BlockPool pool = state.kv().pool(tier);
+            KvLayout layout = state.kv().layout();
+            return new Pool(layout.blocks(pool.size()), layout.blocks(pool.used()));
         }
     }
 
@@ -57,8 +61,8 @@ public record EngineStats(
                 inFlight);
         return new EngineStats(
                 requests,
-                Pool.of(state.kv().pool(KvTier.GPU)),
-                Pool.of(state.kv().pool(KvTier.HOST)),
+                Pool.of(state, KvTier.GPU),
+                Pool.of(state, KvTier.HOST),
                 state.preemptions(),
                 state.kv().prefixCacheUse(),
                 hostLost);

@@ -1,5 +1,6 @@
 package dev.tandem.engine.observe;
 
+import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.SequenceTimings;
@@ -58,7 +59,8 @@ public record RequestSnapshot(long nanos, int live, List<Entry> requests) {
      *
      * @param id the request's id
      * @param tokens how far it is
-     * @param blocks KV blocks that it holds; for one without, those of the GPU that it needs to start
+     * @param blocks KV blocks that it holds, as {@link KvLayout#blocks} counts them; for one without, those of the GPU
+     *     that it needs to start
      * @param times when it arrived and what it has received since
      * @param preemptions times that it lost its blocks to others
      * @param bypassed requests behind it in the queue that started before it
@@ -99,26 +101,29 @@ public record RequestSnapshot(long nanos, int live, List<Entry> requests) {
                 + state.host().size()
                 + state.waiting().size();
         List<Entry> entries = new ArrayList<>(Math.min(live, MAX_LISTED));
-        add(entries, state.gpu(), Standing.GPU, now);
-        add(entries, state.inFlight(), Standing.IN_FLIGHT, now);
-        add(entries, state.host(), Standing.HOST, now);
+        KvLayout layout = state.kv().layout();
+        add(entries, state.gpu(), Standing.GPU, layout, now);
+        add(entries, state.inFlight(), Standing.IN_FLIGHT, layout, now);
+        add(entries, state.host(), Standing.HOST, layout, now);
         for (Sequence sequence : state.waiting().view()) {
             if (entries.size() == MAX_LISTED) {
                 break;
             }
             boolean started = sequence.tiers().preemptions() > 0;
-            int needed = state.kv().maxHeld(KvTier.GPU, sequence.length());
+            int needed = layout.blocks(state.kv().maxHeld(KvTier.GPU, sequence.length()));
             entries.add(Entry.of(sequence, started ? Standing.DROPPED : Standing.WAITING, needed, now));
         }
         return new RequestSnapshot(now, live, List.copyOf(entries));
     }
 
-    private static void add(List<Entry> entries, Collection<Sequence> sequences, Standing standing, long now) {
+    private static void add(
+            List<Entry> entries, Collection<Sequence> sequences, Standing standing, KvLayout layout, long now) {
         for (Sequence sequence : sequences) {
             if (entries.size() == MAX_LISTED) {
                 return;
             }
-            entries.add(Entry.of(sequence, standing, sequence.table().count(), now));
+            entries.add(
+                    Entry.of(sequence, standing, layout.blocks(sequence.table().pages()), now));
         }
     }
 }

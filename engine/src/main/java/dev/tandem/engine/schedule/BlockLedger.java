@@ -1,7 +1,5 @@
 package dev.tandem.engine.schedule;
 
-import dev.tandem.engine.kv.BlockTable;
-import dev.tandem.engine.kv.GroupTable;
 import dev.tandem.engine.kv.KvCapacity;
 import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvTier;
@@ -10,7 +8,6 @@ import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import java.util.ArrayList;
 import java.util.Collection;
-import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -38,6 +35,7 @@ final class BlockLedger {
 
     private final SchedulerState state;
     private final KvCapacity kv;
+    private final BlockReferences references;
     private int freeGpu;
     private int freeBeforeMoves;
     private int freeHost;
@@ -64,10 +62,6 @@ final class BlockLedger {
      * Host sequences whose first blocks are shared count with their whole context here: attention reads it for each.
      */
     private @Nullable KvDemandForecast hostContexts;
-    /** References that the draft adds to GPU blocks, by block; only when sequences share KV. */
-    private final Map<Integer, Integer> addedOnGpu = new HashMap<>();
-
-    private final Map<Integer, Integer> addedOnHost = new HashMap<>();
     /** What sequences that start or move take from the prefix cache; only those that take something. */
     private final Map<Sequence, PrefixUse> uses = new LinkedHashMap<>();
 
@@ -76,11 +70,17 @@ final class BlockLedger {
     BlockLedger(SchedulerState state) {
         this.state = state;
         this.kv = state.kv();
+        this.references = new BlockReferences(kv);
         this.freeGpu = kv.pool(KvTier.GPU).free();
         this.freeBeforeMoves = freeGpu;
         this.freeHost = kv.pool(KvTier.HOST).free();
         this.gpuSequences = state.gpu().size();
         this.shared = kv.pool(KvTier.GPU).shared();
+    }
+
+    /** Who refers to blocks once the draft is carried out. */
+    BlockReferences references() {
+        return references;
     }
 
     int freeGpu() {
@@ -175,7 +175,7 @@ final class BlockLedger {
 
     /** Index after the first blocks of a use, in each group of a kind, that other sequences refer to. */
     private int sharedWithOthers(PrefixUse use, KvLayout.Kind kind) {
-        return use.listed() == 0 ? 0 : use.first()[kind.first()] + referenced(use, kind.first());
+        return use.listed() == 0 ? 0 : use.first()[kind.first()] + references.heldByOthers(use, kind.first());
     }
 
     /**
@@ -293,12 +293,12 @@ final class BlockLedger {
         hostForecasts = null;
         hostContexts = null;
         gpuSequences--;
-        freeGpu += freedBy(sequence);
-        int free = release(sequence);
+        freeGpu += references.freedBy(sequence);
+        int free = references.release(sequence);
         if (toHost && sequence.remaining() == 1 && hostHasRoomFor(sequence)) {
             PrefixUse use = use(sequence, KvTier.HOST);
             int computed = sequence.computed();
-            freeHost -= kv.held(KvTier.HOST, computed, computed) - referenced(use);
+            freeHost -= kv.held(KvTier.HOST, computed, computed) - references.heldByOthers(use);
             take(sequence, use);
             outs.add(sequence);
             moved.add(sequence);
@@ -312,8 +312,8 @@ final class BlockLedger {
     void dropFromHost(Sequence sequence) {
         hostForecasts = null;
         hostContexts = null;
-        freeHost += freedBy(sequence);
-        release(sequence);
+        freeHost += references.freedBy(sequence);
+        references.release(sequence);
         drops.add(sequence);
     }
 
@@ -323,13 +323,13 @@ final class BlockLedger {
         hostForecasts = null;
         hostContexts = null;
         PrefixUse use = use(sequence, KvTier.GPU);
-        int referenced = referenced(use);
+        int referenced = references.heldByOthers(use);
         int computed = sequence.computed();
         freeGpu -= kv.held(KvTier.GPU, computed, computed) - referenced;
         freeBeforeMoves -= use.listed() - referenced;
         take(sequence, use);
-        freeHost += freedBy(sequence);
-        release(sequence);
+        freeHost += references.freedBy(sequence);
+        references.release(sequence);
         gpuSequences++;
         ins.add(sequence);
         moved.add(sequence);
@@ -359,10 +359,10 @@ final class BlockLedger {
         boolean onGpu = tier == KvTier.GPU;
         KvDemandForecast[] forecasts = onGpu ? gpuForecasts : hostForecasts;
         PrefixUse use = use(sequence, tier);
-        int referenced = referenced(use);
+        int referenced = references.heldByOthers(use);
         add(tier, referenced - kv.held(tier, use.tokens(), sequence.length()));
-        add(tier.other(), -pinned(use));
-        freeBeforeMoves -= onGpu ? use.listed() - referenced : pinned(use);
+        add(tier.other(), -references.pinned(use));
+        freeBeforeMoves -= onGpu ? use.listed() - referenced : references.pinned(use);
         take(sequence, use);
         (onGpu ? gpuStarts : hostStarts).add(sequence);
         gpuSequences += onGpu ? 1 : 0;
@@ -381,20 +381,8 @@ final class BlockLedger {
             return;
         }
         uses.put(sequence, use);
-        shared += use.tier() == KvTier.GPU ? referenced(use) : 0;
-        addReferences(use, 1);
-    }
-
-    /** Counts references to the shared blocks of a use, and to those that it copies until the plan is made. */
-    private void addReferences(PrefixUse use, int each) {
-        for (int group = 0; group < use.first().length; group++) {
-            for (int i = use.first()[group]; i < use.shared(); i++) {
-                added(use.tier()).merge(use.block(group, i), each, Integer::sum);
-            }
-        }
-        for (int i = 0; i < use.copyTo(); i++) {
-            added(use.tier().other()).merge(use.other()[i], each, Integer::sum);
-        }
+        shared += use.tier() == KvTier.GPU ? references.heldByOthers(use) : 0;
+        references.add(use, 1);
     }
 
     /** What the draft's sequences take from the prefix cache when they start or move; nothing for all others. */
@@ -460,7 +448,7 @@ final class BlockLedger {
     int missingIn(KvTier tier, Sequence sequence) {
         PrefixUse use = use(sequence, tier);
         int computed = sequence.state() == RequestState.WAITING ? use.tokens() : sequence.computed();
-        return kv.held(tier, computed, sequence.length()) - referenced(use);
+        return kv.held(tier, computed, sequence.length()) - references.heldByOthers(use);
     }
 
     /** Whether {@code blocks} blocks can be borrowed if the sequence starts or moves to the GPU. */
@@ -469,99 +457,14 @@ final class BlockLedger {
             return true;
         }
         PrefixUse use = use(arriving, KvTier.GPU);
-        return blocks <= borrowable() - (use.listed() - referenced(use));
+        return blocks <= borrowable() - (use.listed() - references.heldByOthers(use));
     }
 
     /** GPU blocks that the step may borrow if the sequence starts on the host: it may copy from others. */
     int borrowableBeside(Sequence startingOnHost) {
         return startingOnHost.state() == RequestState.WAITING
-                ? borrowable() - pinned(use(startingOnHost, KvTier.HOST))
+                ? borrowable() - references.pinned(use(startingOnHost, KvTier.HOST))
                 : borrowable();
-    }
-
-    /**
-     * Shared blocks of a use that other sequences refer to once the draft is carried out. Without windows, a sequence
-     * that refers to a block refers to all blocks before it, so they are the first ones.
-     */
-    private int referenced(PrefixUse use) {
-        if (!kv.layout().slides()) {
-            return referenced(use.tier(), use.found(), use.shared());
-        }
-        int count = 0;
-        for (int group = 0; group < use.first().length; group++) {
-            count += referenced(use, group);
-        }
-        return count;
-    }
-
-    /** Those of one group. */
-    private int referenced(PrefixUse use, int group) {
-        if (!kv.layout().slides()) {
-            return referenced(use.tier(), use.found(), use.shared());
-        }
-        int count = 0;
-        for (int i = use.first()[group]; i < use.shared(); i++) {
-            count += references(use.tier(), use.block(group, i)) > 0 ? 1 : 0;
-        }
-        return count;
-    }
-
-    /** Free blocks of the other tier that must not be granted before a use has copied from them. */
-    private int pinned(PrefixUse use) {
-        return use.copies() ? use.copyTo() - referenced(use.tier().other(), use.other(), use.copyTo()) : 0;
-    }
-
-    private int referenced(KvTier tier, int[] blocks, int of) {
-        int count = of;
-        while (count > 0 && references(tier, blocks[count - 1]) == 0) {
-            count--;
-        }
-        return count;
-    }
-
-    private Map<Integer, Integer> added(KvTier tier) {
-        return switch (tier) {
-            case GPU -> addedOnGpu;
-            case HOST -> addedOnHost;
-        };
-    }
-
-    private int references(KvTier tier, int block) {
-        return kv.pool(tier).references(block) + added(tier).getOrDefault(block, 0);
-    }
-
-    /** Blocks that become free if the sequence leaves its tier. */
-    int freedBy(Sequence leaving) {
-        BlockTable table = leaving.table();
-        if (!kv.cachesPrefixes()) {
-            return table.count();
-        }
-        int freed = 0;
-        for (int group = 0; group < table.groups(); group++) {
-            GroupTable blocks = table.group(group);
-            for (int i = blocks.first(); i < blocks.end(); i++) {
-                freed += references(table.tier(), blocks.block(i)) == 1 ? 1 : 0;
-            }
-        }
-        return freed;
-    }
-
-    /** Counts the sequence's references to its blocks as gone; returns how many blocks nobody else refers to now. */
-    private int release(Sequence sequence) {
-        BlockTable table = sequence.table();
-        if (!kv.cachesPrefixes()) {
-            return table.count();
-        }
-        int own = 0;
-        for (int group = 0; group < table.groups(); group++) {
-            GroupTable blocks = table.group(group);
-            for (int i = blocks.first(); i < blocks.end(); i++) {
-                int block = blocks.block(i);
-                added(table.tier()).merge(block, -1, Integer::sum);
-                own += kv.pool(table.tier()).references(block) == 1 ? 1 : 0;
-            }
-        }
-        return own;
     }
 
     /**
@@ -614,10 +517,10 @@ final class BlockLedger {
             freeHost += kv.held(KvTier.HOST, 0, sequence.length());
             return;
         }
-        addReferences(use, -1);
-        freeHost += kv.held(KvTier.HOST, use.tokens(), sequence.length()) - referenced(use);
-        add(KvTier.GPU, pinned(use));
-        freeBeforeMoves += pinned(use);
+        references.add(use, -1);
+        freeHost += kv.held(KvTier.HOST, use.tokens(), sequence.length()) - references.heldByOthers(use);
+        add(KvTier.GPU, references.pinned(use));
+        freeBeforeMoves += references.pinned(use);
     }
 
     /** Counts the GPU blocks that a sequence lacks before anything else can take them. */

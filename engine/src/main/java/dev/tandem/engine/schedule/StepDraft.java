@@ -156,7 +156,7 @@ public final class StepDraft {
 
     /** Blocks that become free if the sequence leaves its tier: those that no other sequence refers to. */
     public int freedBy(Sequence leaving) {
-        return blocks.freedBy(leaving);
+        return blocks.references().freedBy(leaving);
     }
 
     /**

@@ -106,7 +106,7 @@ class KvCacheTest {
                         }
                     }
                 }
-                assertThat(sequence.table().count())
+                assertThat(sequence.table().pages())
                         .isLessThanOrEqualTo(cache.maxHeld(sequence.table().tier(), sequence.computed() + 10));
             }
             cache.checkIntegrity(live);

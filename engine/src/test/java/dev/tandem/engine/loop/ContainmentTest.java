@@ -397,6 +397,17 @@ class ContainmentTest {
     }
 
     @Test
+    void errorsCountBlocksOfAllLayersWhereLayersAreGrouped() {
+        executor.windows = List.of(0, 16, 16, 16);
+        EngineLoop loop = new EngineLoop(config, queue, new NoRoom(), executor, clock, EngineListener.NONE);
+        queue.offer(List.of(plain("a", 3)));
+        run(loop);
+        assertFailed("a", "it needs 1 KV blocks, and of the GPU pool's 8 blocks 8 are free");
+        executor.gpuBlocks = 3;
+        assertThatThrownBy(this::engine).hasMessageContaining("needs 4 KV blocks of 16 tokens but the GPU pool has 3;");
+    }
+
+    @Test
     void anEngineWhoseRequestsCannotBeScheduledDrains() throws Exception {
         try (Engine engine = new Engine(config, new NoRoom(), executor, clock, EngineListener.NONE).start()) {
             CountDownLatch failed = new CountDownLatch(1);

@@ -29,6 +29,10 @@ final class FakeExecutor implements Executor {
     boolean allowsAsyncScheduling;
     private boolean unsampled;
     private Set<Long> skipped = Set.of();
+    int gpuBlocks = 8;
+    /** Of each layer; layers with different ones have blocks of their own. */
+    List<Integer> windows = List.of();
+
     volatile boolean broken;
     volatile boolean closed;
     RuntimeException onClose;
@@ -46,9 +50,10 @@ final class FakeExecutor implements Executor {
                 .vocabulary(100)
                 .contextTokens(64)
                 .blockTokens(16)
-                .gpuBlocks(8)
+                .gpuBlocks(gpuBlocks)
                 .hostBlocks(8)
                 .maxBatchTokens(64)
+                .windows(windows)
                 .build();
     }
 

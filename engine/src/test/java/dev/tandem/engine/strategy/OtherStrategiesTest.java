@@ -495,6 +495,19 @@ class OtherStrategiesTest {
                 .hasMessageContaining(
                         "--strategy symmetric keeps all KV on the host: a sequence of 100 tokens needs 25 blocks"
                                 + " there and the host pool has 20; raise --host-kv");
+        ExecutorLimits grouped = ExecutorLimits.builder()
+                .vocabulary(10)
+                .contextTokens(1000)
+                .blockTokens(4)
+                .gpuBlocks(500)
+                .hostBlocks(9)
+                .maxBatchTokens(4)
+                .windows(List.of(0, 9, 9, 9))
+                .groupsLayers(true)
+                .build();
+        assertThatThrownBy(() -> Strategy.SYMMETRIC.check(grouped, 100)) // 25 pages, and 4 in each of 3 groups
+                .as("blocks of all layers")
+                .hasMessageContaining("needs 10 blocks there and the host pool has 9;");
         ExecutorLimits none = ExecutorLimits.builder()
                 .vocabulary(10)
                 .contextTokens(1000)

@@ -71,7 +71,7 @@ public enum Metric {
             "vllm:cache_config_info",
             Type.GAUGE,
             Unit.NONE,
-            "Sizes of the KV cache, as labels; the value is 1.",
+            "Sizes of the KV cache in blocks of all layers, as labels; the value is 1.",
             "block_size",
             "num_gpu_blocks",
             "num_cpu_blocks"),

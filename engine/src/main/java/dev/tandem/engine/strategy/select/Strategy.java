@@ -371,11 +371,11 @@ public enum Strategy {
      * @throws ConfigurationException that names the pool and the remedy
      */
     public void check(ExecutorLimits limits, int contextTokens) {
-        int needed = limits.maxHeld(KvTier.HOST, contextTokens);
-        if (allHost && needed > limits.pages(KvTier.HOST)) {
+        int needed = limits.layout().blocks(limits.maxHeld(KvTier.HOST, contextTokens));
+        if (allHost && needed > limits.hostBlocks()) {
             throw new ConfigurationException("--strategy " + flag + " keeps all KV on the host: a sequence of "
                     + contextTokens
-                    + " tokens needs " + needed + " blocks there and the host pool has " + limits.pages(KvTier.HOST)
+                    + " tokens needs " + needed + " blocks there and the host pool has " + limits.hostBlocks()
                     + "; raise --host-kv or lower --max-model-len");
         }
         if (offloads() && limits.hostBlocks() == 0) {

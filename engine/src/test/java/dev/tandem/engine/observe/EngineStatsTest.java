@@ -1,0 +1,64 @@
+package dev.tandem.engine.observe;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.kv.AttentionSpan;
+import dev.tandem.engine.kv.KvCache;
+import dev.tandem.engine.kv.KvLayout;
+import dev.tandem.engine.kv.PrefillStaging;
+import dev.tandem.engine.kv.PrefixCacheOptions;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Scene;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+/** Users read of blocks of all layers, though pools and tables have a page per group of layers. */
+class EngineStatsTest {
+    /** Three groups: one layer without a window, and two with one of 8 tokens. */
+    private final KvLayout layout = KvLayout.of(List.of(0, 8, 8), 4, 8);
+    /** 10 blocks of 4 tokens on the GPU, and 5 on the host. */
+    private final KvCache kv = new KvCache(
+            4,
+            4,
+            10 * layout.groups(),
+            5 * layout.groups(),
+            PrefillStaging.NONE,
+            PrefixCacheOptions.on(1),
+            Long.MAX_VALUE,
+            layout,
+            AttentionSpan.WHOLE);
+
+    private final Scene scene = new Scene(kv, new Budget(64, 8, 64));
+
+    private EngineStats stats() {
+        return EngineStats.of(scene.state, 0, 0, "");
+    }
+
+    @Test
+    void poolsAreCountedInBlocksOfAllLayers() {
+        assertThat(stats().gpu()).isEqualTo(new EngineStats.Pool(10, 0));
+        assertThat(stats().host()).isEqualTo(new EngineStats.Pool(5, 0));
+        scene.gpu(17); // 16 tokens in 4 blocks
+        assertThat(stats().gpu()).isEqualTo(new EngineStats.Pool(10, 4));
+    }
+
+    @Test
+    void whatIsUsedIsRoundedUpAndWhatIsCachedDown() {
+        Sequence sequence = scene.gpu(17);
+        scene.committer.register(sequence, 16);
+        scene.committer.slide(sequence);
+        assertThat(sequence.table().pages()).as("pages in use").isEqualTo(5 + 3 + 3);
+        assertThat(stats().gpu().used()).isEqualTo(4);
+        assertThat(kv.prefixCacheUse().gpu().cachedBlocks()).as("of 4 pages").isEqualTo(1);
+    }
+
+    @Test
+    void requestsAreListedWithTheirBlocksOfAllLayers() {
+        scene.gpu(17);
+        scene.waiting(33); // 9 pages without a window, and 5 in each group with one
+        assertThat(RequestSnapshot.of(scene.state, 0).requests())
+                .extracting(RequestSnapshot.Entry::blocks)
+                .containsExactly(4, 7);
+    }
+}
