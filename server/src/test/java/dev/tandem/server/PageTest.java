@@ -5,6 +5,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.server.http.AccessLog;
 import dev.tandem.server.http.OriginPolicy;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.Base64;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Optional;
@@ -59,7 +63,7 @@ class PageTest {
     void everyFileExistsAndAllAreSmall() throws IOException {
         try (RunningServer server = new RunningServer()) {
             Set<String> files = files(server);
-            assertThat(files).hasSize(13);
+            assertThat(files).hasSize(12);
             int bytes = server.get("/").body().length();
             for (String path : files) {
                 RawClient.Answer answer = server.get(path);
@@ -87,6 +91,25 @@ class PageTest {
             assertThat(answer.headers().get("x-content-type-options")).isEqualTo("nosniff");
             assertThat(answer.headers().get("cache-control")).isEqualTo("no-cache");
             assertThat(answer.body()).doesNotContain("style=", "onclick", "//cdn", "@files@");
+        }
+    }
+
+    /** A browser paints before it has asked for a second file, and runs no script before the body is there. */
+    @Test
+    void theDocumentIsPaintedByItself() throws IOException, NoSuchAlgorithmException {
+        try (RunningServer server = new RunningServer()) {
+            RawClient.Answer answer = server.get("/");
+            String document = answer.body();
+            String style =
+                    document.substring(document.indexOf("<style>") + "<style>".length(), document.indexOf("</style>"));
+            assertThat(style).contains("header nav").doesNotContain("@style@");
+            byte[] digest = MessageDigest.getInstance("SHA-256").digest(style.getBytes(StandardCharsets.UTF_8));
+            assertThat(answer.headers().get("content-security-policy"))
+                    .contains("'sha256-" + Base64.getEncoder().encodeToString(digest) + "'");
+            // a template's files are asked for when a view puts them into the document
+            String atOnce = document.replaceAll("(?s)<template.*?</template>", "");
+            assertThat(atOnce).doesNotContain("stylesheet", "uPlot");
+            assertThat(atOnce.indexOf("<script")).isGreaterThan(atOnce.indexOf("</main>"));
         }
     }
 

@@ -8,14 +8,15 @@ import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
 /**
- * The files of the page, as they lie in the jar. The document is asked for anew each time; it names the other files
- * under a folder that is the digest of all of them, so that browsers may keep those for ever.
+ * The files of the page, as they lie in the jar. The document is asked for anew each time and has the style in it; it
+ * names the other files under a folder that is the digest of all of them, so that browsers may keep those for ever.
  *
  * <p>Owned by: any thread; immutable.
  */
@@ -26,6 +27,10 @@ public final class Page {
     private static final String DOCUMENT = "index.html";
     /** Stands for the folder of the files in the document. */
     private static final String FOLDER_NAME = "@files@";
+    /** Is in the document, so that a browser paints before it asks for anything else. */
+    private static final String STYLE = "page.css";
+    /** Stands for the style in the document. */
+    private static final String STYLE_NAME = "@style@";
     /** Every file of the page; a file that is not listed is not served. */
     private static final List<String> FILES = List.of(
             "api.js",
@@ -37,7 +42,6 @@ public final class Page {
             "icon.svg",
             "lanes.js",
             "markdown.js",
-            "page.css",
             "requests.js",
             "uPlot.iife.min.js",
             "uPlot.min.css");
@@ -50,21 +54,23 @@ public final class Page {
 
     /**
      * Only files of this server run, and none of them may turn text into markup or code: the page shows what a model
-     * wrote.
+     * wrote. The one style in the document is allowed by its SHA-256, in Base64.
      */
-    private static final String CONTENT_SECURITY_POLICY = "default-src 'none'; script-src 'self'; style-src 'self';"
-            + " img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
-            + " require-trusted-types-for 'script'; trusted-types 'none'";
+    private static final String CONTENT_SECURITY_POLICY = "default-src 'none'; script-src 'self';"
+            + " style-src 'self' 'sha256-%s'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none';"
+            + " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
     /** A file and its entity tag. */
     private record PageFile(byte[] content, String type, String tag) {}
 
     private final PageFile document;
     private final Map<String, PageFile> files;
+    private final String policy;
 
-    private Page(PageFile document, Map<String, PageFile> files) {
+    private Page(PageFile document, Map<String, PageFile> files, String policy) {
         this.document = document;
         this.files = files;
+        this.policy = policy;
     }
 
     /**
@@ -83,8 +89,12 @@ public final class Page {
         String folder = FOLDER + digest(all) + "/";
         Map<String, PageFile> files = new LinkedHashMap<>();
         contents.forEach((name, content) -> files.put(folder + name, file(name, content)));
-        String document = new String(read(DOCUMENT), StandardCharsets.UTF_8).replace(FOLDER_NAME, folder);
-        return new Page(file(DOCUMENT, document.getBytes(StandardCharsets.UTF_8)), Map.copyOf(files));
+        byte[] style = read(STYLE);
+        String document = new String(read(DOCUMENT), StandardCharsets.UTF_8)
+                .replace(FOLDER_NAME, folder)
+                .replace(STYLE_NAME, new String(style, StandardCharsets.UTF_8));
+        String policy = CONTENT_SECURITY_POLICY.formatted(Base64.getEncoder().encodeToString(sha256().digest(style)));
+        return new Page(file(DOCUMENT, document.getBytes(StandardCharsets.UTF_8)), Map.copyOf(files), policy);
     }
 
     private static PageFile file(String name, byte[] content) {
@@ -147,7 +157,7 @@ public final class Page {
         headers.put("Referrer-Policy", "no-referrer");
         headers.put("Cross-Origin-Opener-Policy", "same-origin");
         headers.put("Cross-Origin-Resource-Policy", "same-origin");
-        headers.put("Content-Security-Policy", CONTENT_SECURITY_POLICY);
+        headers.put("Content-Security-Policy", policy);
         return known.contains(file.tag())
                 ? Response.empty(304, headers)
                 : new Response(200, file.type(), file.content(), headers);

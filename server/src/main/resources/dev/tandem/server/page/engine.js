@@ -36,6 +36,7 @@ export class EngineView {
   }
 
   update(data) {
+    loadPlots();
     this.remember(data);
     this.lanes.draw(data.steps);
     const words = inWords(data.steps);
@@ -111,6 +112,12 @@ function fill(list, rows) {
 }
 
 const COLORS = { output: '--gpu', GPU: '--gpu', running: '--gpu', host: '--host', prompt: '--prompt', waiting: '--prompt' };
+
+/** Loads uPlot, which only this view needs. A chart is drawn by the first update after that. */
+function loadPlots() {
+  const files = document.getElementById('plots');
+  files?.replaceWith(files.content);
+}
 
 /** A plot over the last two minutes. */
 function chart(title, names) {
