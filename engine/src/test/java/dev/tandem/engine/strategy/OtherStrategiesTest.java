@@ -503,7 +503,6 @@ class OtherStrategiesTest {
                 .hostBlocks(9)
                 .maxBatchTokens(4)
                 .windows(List.of(0, 9, 9, 9))
-                .groupsLayers(true)
                 .build();
         assertThatThrownBy(() -> Strategy.SYMMETRIC.check(grouped, 100)) // 25 pages, and 4 in each of 3 groups
                 .as("blocks of all layers")
