@@ -46,11 +46,12 @@ public final class AsyncOverlap implements Policy {
     private static final double OVERDUE_AFTER = 2;
 
     /**
-     * Max expected time per token, in targets, for which tokens begin to be in flight: steps may become longer. With 1,
-     * six of 64 simulated whole runs, all on an H100, are 0.5 to 25 % faster, and four on an H200 are 0.5 to 1.6 %
-     * slower (docs/results/constants.jsonl).
+     * Max expected time per token, in targets, for which tokens begin to be in flight while prompts make steps longer.
+     * With 1, four of 64 simulated whole runs are 0.5 to 1.6 % slower, all on an H200 (docs/results/constants.jsonl).
+     * Where decodes alone take longer, the end of the prompts would change nothing, and the whole target is allowed:
+     * with 0.8 a full host stood still on an H100 (ADR 71).
      */
-    static final double MAX_ENTRY_PACE = 0.8;
+    private static final double MAX_ENTRY_PACE = 0.8;
 
     private final Budget budget;
     private final StepPredictor predictor;
@@ -147,19 +148,29 @@ public final class AsyncOverlap implements Policy {
 
     /**
      * Whether host sequences would get their tokens within the default target. A token passes one layer per step, so
-     * however few they are, each waits for as many steps as there are layers.
+     * however few they are, each waits for as many steps as there are layers. To begin, see {@link #MAX_ENTRY_PACE}.
      */
     public boolean keepsTarget(SchedulerState state) {
+        double pace = pace(meanStep(state));
+        if (pace <= MAX_ENTRY_PACE || pace > 1) {
+            return pace <= 1;
+        }
+        return !state.inFlight().isEmpty() || pace(decodeStep(state)) > MAX_ENTRY_PACE;
+    }
+
+    /** Time per token of steps that take {@code seconds}, in default targets; 0 without a target. */
+    private double pace(double seconds) {
         long target = rules.defaultTargets().perTokenNanos();
-        double limit = state.inFlight().isEmpty() ? MAX_ENTRY_PACE * target : target;
-        return target == 0 || predictor.cost().layers() * meanStep(state) * 1e9 <= limit;
+        return target == 0 ? 0 : predictor.cost().layers() * seconds * 1e9 / target;
     }
 
     /** Mean step, or before the first one the predicted step of the sequences on the GPU. */
     private double meanStep(SchedulerState state) {
-        if (meanStep > 0) {
-            return meanStep;
-        }
+        return meanStep > 0 ? meanStep : decodeStep(state);
+    }
+
+    /** Predicted step of the sequences on the GPU, without prompts. */
+    private double decodeStep(SchedulerState state) {
         long tokens = 0;
         for (Sequence sequence : state.gpu()) {
             tokens += state.context(sequence);

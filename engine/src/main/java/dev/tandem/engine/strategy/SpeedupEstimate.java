@@ -49,8 +49,8 @@ public final class SpeedupEstimate {
     public SpeedupEstimate(StepPredictor predictor, Kind kind, long perTokenNanos) {
         this.predictor = predictor;
         this.kind = kind;
-        double pace = kind == Kind.IN_FLIGHT ? AsyncOverlap.MAX_ENTRY_PACE : TierRules.MAX_PACE;
-        this.maxSecondsPerToken = perTokenNanos > 0 ? pace * perTokenNanos / 1e9 : Double.POSITIVE_INFINITY;
+        this.maxSecondsPerToken =
+                perTokenNanos > 0 ? TierRules.MAX_PACE * perTokenNanos / 1e9 : Double.POSITIVE_INFINITY;
     }
 
     /**

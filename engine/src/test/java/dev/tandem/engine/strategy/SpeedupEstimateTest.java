@@ -96,11 +96,11 @@ class SpeedupEstimateTest {
 
     @Test
     void inFlightTokensDoNotCountWhereTheirLayersTakeLonger() {
-        // 76 s are more than 0.8 of 90
+        // 76 s are more than 0.9 of 80
         for (int i = 0; i < 120; i++) {
             scene.host(10);
         }
-        assertThat(estimate(SpeedupEstimate.Kind.IN_FLIGHT, 90))
+        assertThat(estimate(SpeedupEstimate.Kind.IN_FLIGHT, 80))
                 .isEqualTo(new SpeedupEstimate.Estimate(SpeedupEstimate.Kind.IN_FLIGHT, 0, 0));
     }
 }
