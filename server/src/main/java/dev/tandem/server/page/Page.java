@@ -85,18 +85,17 @@ public final class Page {
         String document = new String(read(DOCUMENT), StandardCharsets.UTF_8)
                 .replace(FOLDER_NAME, folder)
                 .replace(STYLE_NAME, new String(style, StandardCharsets.UTF_8));
-        return new Page(
-                file(DOCUMENT, document.getBytes(StandardCharsets.UTF_8)), Map.copyOf(files), securityPolicy(style));
+        return new Page(file(DOCUMENT, document.getBytes(StandardCharsets.UTF_8)), Map.copyOf(files), policy(style));
     }
 
     /**
      * Only files of this server run, and none of them may turn text into markup or code: the page shows what a model
      * wrote. The one style in the document is allowed by its SHA-256, in Base64.
      */
-    private static String securityPolicy(byte[] style) {
-        return "default-src 'none'; script-src 'self'; style-src 'self' 'sha256-"
-                + Base64.getEncoder().encodeToString(sha256().digest(style))
-                + "'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+    private static String policy(byte[] style) {
+        String digest = Base64.getEncoder().encodeToString(sha256().digest(style));
+        return "default-src 'none'; script-src 'self'; style-src 'self' 'sha256-" + digest + "'; img-src 'self';"
+                + " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
                 + " require-trusted-types-for 'script'; trusted-types 'none'";
     }
 
