@@ -63,7 +63,8 @@ class WindowedKvTest {
             }
             assertThat(engine.tokens("r")).hasSize(200);
         }
-        assertThat(max).isBetween(13 + 3 * 2, 13 + 3 * 3);
+        // 19 to 22 pages of four groups; without groups it would be 13 blocks
+        assertThat(max).isBetween(Math.ceilDiv(13 + 3 * 2, 4), Math.ceilDiv(13 + 3 * 3, 4));
     }
 
     /** A pool of 96 tokens in all layers computes 150 tokens and writes 40, in chunks of 16. */
