@@ -45,11 +45,12 @@ class RealModelTest {
 
     private static final Budget BUDGET = new Budget(2_048, 16, 2_048);
     /**
-     * Max difference of log-probability between the two tokens where the GPU leaves the FP32 reference, as for the
-     * random models of {@link CudaModelTest}. Token 8 of Gemma's golden is 0.16 ahead of the next in FP32. On the CPU,
-     * KV in BF16 alone puts it 0.05 behind.
+     * Max difference of log-probability between the two tokens where the GPU leaves the FP32 reference. Token 8 of
+     * Gemma's golden is 0.16 ahead of the next in FP32. On an H100 it is 0.13 to 0.48 behind, by the rows of the step
+     * that computes it, and equally so in the build before groups of layers (a910ea1a). On the CPU, KV in BF16 alone
+     * puts it 0.05 behind.
      */
-    private static final double NEAR_TIE = 0.4;
+    private static final double NEAR_TIE = 0.6;
 
     private record Golden(String name, int[] prompt, List<Integer> greedy) {}
 
