@@ -67,7 +67,8 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
     /**
      * Max block numbers of all sequences of a step, in each group of layers: those of the pool, those that are listed
      * again where sequences share KV, and those of offloaded prefills. All groups of a kind list equally many, so each
-     * lists its part of the pages at most; with a window, as many as the sequences hold at a time.
+     * lists its part of the pages at most; with a window, as many as the sequences hold at a time. Steps that are timed
+     * have as many sequences as a graph has rows.
      */
     TableSizes tables(int gpuBlocks, ModelShape shape) {
         KvLayout layout = shape.layout(maxRows);
@@ -82,7 +83,8 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
 
     private int tables(KvLayout.Kind kind, long listed, KvLayout layout) {
         boolean bounded = layout.groups() > 1 && kind.window().slides();
-        long held = bounded ? (long) maxSequences * kind.window().maxHeld() / ModelShape.BLOCK_TOKENS : listed;
+        long sequences = Math.max(maxSequences, graphRows);
+        long held = bounded ? sequences * kind.window().maxHeld() / ModelShape.BLOCK_TOKENS : listed;
         return Math.toIntExact(Math.min(listed, held));
     }
 

@@ -53,14 +53,15 @@ class MemoryPlanTest {
         ModelShape layers = GpuRig.shape(6, 4, 2, 64, 256, 512, 301, DataType.FLOAT16);
         ModelShape grouped = GpuRig.withWindows(layers, List.of(100, 100, 0, 100, 100, 0)); // pages of two layers
         int more = 10 + 8192 / 16;
-        int held = (int) (10L * grouped.layout(256).kinds().getLast().window().maxHeld() / 16);
+        // 256 rows of a timed step, though at most 10 sequences are served
+        int held = (int) (256L * grouped.layout(256).kinds().getLast().window().maxHeld() / 16);
         assertThat(grouped.layersPerPage()).isEqualTo(2);
         assertThat(plan.tables(20, grouped).max())
                 .as("few pages")
                 .containsExactly(3 * (20 + 80) + more, 3 * (20 + 80) / 2 + more);
-        assertThat(plan.tables(2000, grouped).max())
+        assertThat(plan.tables(20_000, grouped).max())
                 .as("many pages")
-                .containsExactly(3 * (2000 + 8000) + more, held + more);
+                .containsExactly(3 * (20_000 + 80_000) + more, held + more);
     }
 
     @Test

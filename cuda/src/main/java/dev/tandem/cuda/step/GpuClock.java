@@ -12,7 +12,7 @@ import java.util.Locale;
 
 /**
  * Times steps on the GPU: when they begin and end, and how long the GPU is busy in them and idle between them. A pause
- * within a step, before it samples, counts as idle.
+ * within a step, until the host begins to sample it, counts as idle; what the host then waits for a bitmask does not.
  *
  * <p>Owned by: engine thread.
  */
