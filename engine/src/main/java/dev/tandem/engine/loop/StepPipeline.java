@@ -153,10 +153,14 @@ final class StepPipeline {
     }
 
     private static boolean dependsOnOutput(StepPlan plan) {
-        return plan.subBatches().stream()
-                .flatMap(batch -> batch.chunks().stream())
-                .flatMap(chunk -> chunk.sampler().stream())
-                .anyMatch(TokenSampler::dependsOnOutput);
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                if (chunk.sampler().filter(TokenSampler::dependsOnOutput).isPresent()) {
+                    return true;
+                }
+            }
+        }
+        return false;
     }
 
     /**

@@ -34,21 +34,24 @@ public record StepRecord(
             int prefill = 0;
             int decode = 0;
             int host = 0;
-            Set<Long> chunks = new HashSet<>();
+            Set<Long> fromHost = new HashSet<>(); // of chunks
             for (SubBatch batch : plan.subBatches()) {
                 for (Chunk chunk : batch.chunks()) {
-                    chunks.add(chunk.sequence());
                     if (chunk.decodes()) {
                         decode++;
-                        host += chunk.site() == AttentionSite.CPU_FROM_HOST ? 1 : 0;
                     } else {
                         prefill += chunk.rows();
                     }
+                    if (chunk.site() == AttentionSite.CPU_FROM_HOST) {
+                        host += chunk.decodes() ? 1 : 0;
+                        fromHost.add(chunk.sequence());
+                    }
                 }
             }
-            int returned = (int) result.sampled().stream()
-                    .filter(sampled -> !chunks.contains(sampled.sequence()))
-                    .count();
+            int returned = 0; // in-flight tokens; a chunk may have no result
+            for (StepResult.Sampled sampled : result.sampled()) {
+                returned += sampled.fromHost() && !fromHost.contains(sampled.sequence()) ? 1 : 0;
+            }
             return new Tokens(prefill, decode + returned, host + returned);
         }
     }
