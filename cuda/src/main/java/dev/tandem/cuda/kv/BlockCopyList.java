@@ -34,6 +34,7 @@ final class BlockCopyList implements AutoCloseable {
     private final PinnedBuffer pinned;
     private final String label;
     private final Parts parts;
+    private final int capacity;
     private final Section[] sections;
     /** Empty without --kv-checksums. */
     private Optional<TransferChecksums> sums = Optional.empty();
@@ -53,13 +54,14 @@ final class BlockCopyList implements AutoCloseable {
      */
     record Parts(int count, int sections, IntUnaryOperator section, HostBlocks host) {}
 
-    /** @param max moves of each section in a step */
-    BlockCopyList(Device owner, Parts parts, int max, String label) {
+    /** @param capacity max moves of each section in a step */
+    BlockCopyList(Device owner, Parts parts, int capacity, String label) {
         this.label = label;
+        this.capacity = capacity;
         this.parts = parts;
         this.sections = new Section[parts.sections()];
-        Arrays.setAll(sections, i -> new Section(i * (1 + max), max));
-        int entries = sections.length * (1 + max);
+        Arrays.setAll(sections, i -> new Section(i * (1 + capacity)));
+        int entries = sections.length * (1 + capacity);
         device = owner.allocate(bytes(entries), label);
         pinned = owner.pinned(bytes(entries), label);
     }
@@ -148,8 +150,9 @@ final class BlockCopyList implements AutoCloseable {
             return;
         }
         for (Section section : sections) {
-            section.upload(stream, blocks.apply(section));
+            section.complete(blocks.apply(section));
         }
+        stream.uploadRows(device, 0, pinned.memory(), bytes(1 + capacity), bytes(1 + max()), sections.length);
     }
 
     /** Blocks that are copied together. */
@@ -157,16 +160,14 @@ final class BlockCopyList implements AutoCloseable {
         /** Where its count is, in entries of the list. */
         private final int from;
 
-        private final int capacity;
         private int[] hosts = new int[64];
         /** Layer blocks at which the copies of host blocks begin; for moves through copies only. */
         private int[] copies = new int[0];
 
         private int count;
 
-        private Section(int from, int capacity) {
+        private Section(int from) {
             this.from = from;
-            this.capacity = capacity;
         }
 
         int count() {
@@ -234,13 +235,12 @@ final class BlockCopyList implements AutoCloseable {
             }
         }
 
-        private void upload(Stream stream, int[] blocks) {
+        /** Writes what is known once all moves are: their count, and the blocks by their numbers or copies. */
+        private void complete(int[] blocks) {
             set(INTS * from, count);
             for (int i = 0; i < count; i++) {
                 set(entry(i), blocks[i]);
             }
-            long offset = bytes(from);
-            stream.upload(device, offset, pinned.memory().asSlice(offset), bytes(1 + count));
         }
     }
 
