@@ -61,9 +61,9 @@ final class BlockCopyList implements AutoCloseable {
         this.parts = parts;
         this.sections = new Section[parts.sections()];
         Arrays.setAll(sections, i -> new Section(i * (1 + capacity)));
-        int entries = sections.length * (1 + capacity);
-        device = owner.allocate(bytes(entries), label);
-        pinned = owner.pinned(bytes(entries), label);
+        long bytes = bytes(sections.length, capacity);
+        device = owner.allocate(bytes, label);
+        pinned = owner.pinned(bytes, label);
     }
 
     Parts parts() {
@@ -88,6 +88,16 @@ final class BlockCopyList implements AutoCloseable {
     /** {@link TransferChecksums#verify}, where moves are verified. */
     void verifySums() {
         sums.ifPresent(s -> s.verify(this));
+    }
+
+    /** GPU memory of a list; {@code capacity} is the max number of moves of each section. */
+    static long bytes(int sections, int capacity) {
+        return sections * bytes(1 + capacity);
+    }
+
+    /** GPU memory of this list. */
+    long bytes() {
+        return device.bytes();
     }
 
     /** @param entries moves and counts */
