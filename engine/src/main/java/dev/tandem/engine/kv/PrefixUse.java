@@ -38,6 +38,18 @@ public record PrefixUse(
         return new PrefixUse(tier, found, first, shared, NONE, NONE, 0, tokens);
     }
 
+    /**
+     * The same use, which also copies blocks of the other tier; the parameters are those of the record.
+     *
+     * @param source {@code other}
+     * @param begin {@code copyFrom}
+     * @param end {@code copyTo}
+     * @param known {@code tokens}
+     */
+    public PrefixUse copying(int[] source, int[] begin, int end, int known) {
+        return new PrefixUse(tier, found, first, shared, source, begin, end, known);
+    }
+
     /** The block of a group that holds the {@code index}-th run of tokens. */
     public int block(int group, int index) {
         return found[index * first.length + group];

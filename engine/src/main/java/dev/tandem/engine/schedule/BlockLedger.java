@@ -443,7 +443,8 @@ final class BlockLedger {
                             (int) (copied / first.length),
                             tokens - known,
                             kv.span().pairs(known, tokens - known))) {
-                return new PrefixUse(tier, found, first, whole, other, copyFrom, tokens / otherEach, tokens);
+                return PrefixUse.sharing(tier, found, first, whole, whole * each)
+                        .copying(other, copyFrom, tokens / otherEach, tokens);
             }
         }
         return PrefixUse.sharing(tier, found, kv.firstHeld(tier, known), blocks, known);

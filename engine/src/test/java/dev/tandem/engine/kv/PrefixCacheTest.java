@@ -95,7 +95,8 @@ class PrefixCacheTest {
         int[] copyFrom = Arrays.stream(first)
                 .map(begin -> Math.max(begin, whole) * each / otherEach)
                 .toArray();
-        return new PrefixUse(tier, use.found(), first, whole, other, copyFrom, tokens / otherEach, tokens);
+        return PrefixUse.sharing(tier, use.found(), first, whole, whole * each)
+                .copying(other, copyFrom, tokens / otherEach, tokens);
     }
 
     private Sequence start(Sequence sequence) {
