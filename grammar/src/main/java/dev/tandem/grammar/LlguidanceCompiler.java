@@ -54,7 +54,8 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
     private final MemorySegment tokenizer;
     private final int vocabularySize;
     private final Set<Integer> ends;
-    private final ExecutorService threads;
+    private final ExecutorService moves;
+    private final ExecutorService bitmasks;
     private final int compilations;
     /** One permit per compilation at a time. */
     private final Semaphore compiling;
@@ -90,8 +91,10 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
         int cores = Runtime.getRuntime().availableProcessors();
         this.compilations = Math.clamp(cores / CORES_PER_THREAD, 1, MAX_THREADS);
         this.compiling = new Semaphore(compilations);
-        this.threads = Executors.newFixedThreadPool(
-                compilations, thread("tandem-grammar-").factory());
+        this.moves = Executors.newFixedThreadPool(
+                compilations, thread("tandem-grammar-move-").factory());
+        this.bitmasks = Executors.newFixedThreadPool(
+                compilations, thread("tandem-grammar-bitmask-").factory());
     }
 
     private static Thread.Builder.OfPlatform thread(String name) {
@@ -124,7 +127,7 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
             }
             CompletableFuture<MemorySegment> start = new CompletableFuture<>();
             thread("tandem-grammar-compile-").start(() -> compile(source, start));
-            return new LlguidanceGrammar(library, await(start), vocabularySize, ends, threads);
+            return new LlguidanceGrammar(library, await(start), vocabularySize, ends, moves, bitmasks);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw RequestException.of(RequestException.Category.UNAVAILABLE, "the server is shutting down");
@@ -165,7 +168,8 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
 
     @Override
     public void close() {
-        threads.close();
+        moves.close();
+        bitmasks.close();
         if (compiling.tryAcquire(compilations)) { // else a compilation that took too long still reads it
             library.freeTokenizer(tokenizer);
             upcalls.close();
