@@ -69,7 +69,7 @@ public final class PlanCommitter {
         kv.giveBack(staging);
         draft.paused().forEach(state::pause);
         int inFlight = state.inFlight().size();
-        state.scheduled(first.size() + second.size() + inFlight);
+        state.scheduled(draft.rows(0).size() + draft.rows(1).size() + inFlight);
         List<Long> resume = draft.resumed().isEmpty()
                 ? List.of()
                 : draft.resumed().stream().map(Sequence::key).toList();
