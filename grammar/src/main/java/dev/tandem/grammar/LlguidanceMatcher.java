@@ -111,8 +111,11 @@ final class LlguidanceMatcher implements GrammarMatcher {
 
     @Override
     public boolean allows(int token) {
+        if (closed) {
+            return true;
+        }
         running.join();
-        return closed || !failure.isEmpty() || isAllowed(token);
+        return !failure.isEmpty() || isAllowed(token);
     }
 
     private boolean isAllowed(int token) {
@@ -155,7 +158,7 @@ final class LlguidanceMatcher implements GrammarMatcher {
 
     /** Computes the bitmask unless that is done. */
     private void completeBitmask() {
-        if (!hasBitmask && !closed) {
+        if (!hasBitmask) {
             hasBitmask = true;
             orFail(this::computeMask);
         }
@@ -163,8 +166,10 @@ final class LlguidanceMatcher implements GrammarMatcher {
 
     @Override
     public void fillBitmask(int[] target) {
-        running.join();
-        completeBitmask();
+        if (!closed) {
+            running.join();
+            completeBitmask();
+        }
         if (closed || !failure.isEmpty()) {
             Arrays.fill(target, -1);
             return;
@@ -181,8 +186,11 @@ final class LlguidanceMatcher implements GrammarMatcher {
 
     @Override
     public int[] acceptForced() {
+        if (closed) {
+            return NONE;
+        }
         running.join();
-        if (closed || forced.length == 0) {
+        if (forced.length == 0) {
             return NONE;
         }
         int[] tokens = forced;
@@ -192,10 +200,10 @@ final class LlguidanceMatcher implements GrammarMatcher {
 
     @Override
     public void accept(int token) {
-        running.join();
         if (closed) {
             return;
         }
+        running.join();
         if (failure.isEmpty() && !isAllowed(token)) {
             failure = "it does not allow token " + token;
         }
