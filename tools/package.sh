@@ -13,7 +13,8 @@ if [ "$(uname -s)" != Linux ]; then
   echo "tools/package.sh makes packages for Linux, on Linux; this is $(uname -s)." >&2
   exit 2
 fi
-version=$("$root/tandem" --version | sed -n 's/^tandem //p') # builds where sources have changed
+"$root/tandem" build # with llguidance, which ./tandem alone leaves for later
+version=$("$root/tandem" --version | sed -n 's/^tandem //p')
 name=tandem-$version-linux-$(uname -m)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

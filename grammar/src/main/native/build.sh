@@ -21,7 +21,8 @@ rm -f "$library" # an earlier build of other sources
 # without a registry it must fail soon
 export CARGO_NET_RETRY=1 CARGO_HTTP_TIMEOUT=10
 if cargo build --quiet --release --locked --manifest-path "$1/Cargo.toml" --target-dir "$2" >"$2/build.log" 2>&1; then
-  cp "$(ls "$2"/release/libtandem_grammar.so "$2"/release/libtandem_grammar.dylib 2>/dev/null)" "$library"
+  cp "$(ls "$2"/release/libtandem_grammar.so "$2"/release/libtandem_grammar.dylib 2>/dev/null)" "$library.$$"
+  mv "$library.$$" "$library" # in one step: a server looks for it meanwhile
 else
   not_built "cargo reported errors, see $2/build.log" "$4"
 fi

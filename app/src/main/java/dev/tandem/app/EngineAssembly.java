@@ -12,6 +12,7 @@ import dev.tandem.engine.schedule.DecisionLog;
 import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.engine.strategy.select.StrategySelector;
 import dev.tandem.grammar.GrammarCompiler;
+import dev.tandem.grammar.LlguidanceFinder;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.TokenizerSource;
 import dev.tandem.model.config.GenerationDefaults;
@@ -148,7 +149,8 @@ final class EngineAssembly implements AutoCloseable {
                     checkpoint,
                     tokenizer,
                     template,
-                    new GrammarCompilers(tokenizer, config.endTokens(), backend.threads()),
+                    new GrammarCompilers(
+                            tokenizer, config.endTokens(), LlguidanceFinder.ofProcess()::find, backend.threads()),
                     engine,
                     scheduling,
                     backend,

@@ -7,6 +7,7 @@ import dev.tandem.grammar.GrammarCompiler;
 import dev.tandem.grammar.GrammarSource;
 import dev.tandem.grammar.Llguidance;
 import dev.tandem.grammar.LlguidanceCompiler;
+import dev.tandem.grammar.LlguidanceFinder;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.text.Tokenizer;
 import java.util.Arrays;
@@ -22,14 +23,21 @@ final class ModelGrammar implements AutoCloseable {
 
     /** @param model a model's name; without one it is the default model */
     ModelGrammar(String... model) {
-        assumeTrue(Llguidance.find().isPresent(), Llguidance.reason());
+        Llguidance library = library();
         ModelOptions options = new ModelOptions();
         new CommandLine(options).setCaseInsensitiveEnumValuesAllowed(true).parseArgs(model);
         try (Checkpoint checkpoint = EngineAssembly.open(options)) {
             tokenizer = EngineAssembly.tokenizer(checkpoint, true).orElseThrow();
             ends = checkpoint.config().endTokens();
         }
-        compiler = new LlguidanceCompiler(Llguidance.find().orElseThrow(), tokenizer, ends, 0);
+        compiler = new LlguidanceCompiler(library, tokenizer, ends, 0);
+    }
+
+    /** The library; the test is skipped where the build has none. */
+    static Llguidance library() {
+        LlguidanceFinder.Result result = LlguidanceFinder.ofProcess().find();
+        assumeTrue(result instanceof LlguidanceFinder.Found, result::toString);
+        return ((LlguidanceFinder.Found) result).library();
     }
 
     int[] bitmask() {

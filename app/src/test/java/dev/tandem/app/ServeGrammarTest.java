@@ -1,9 +1,7 @@
 package dev.tandem.app;
 
 import static org.assertj.core.api.Assertions.assertThat;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import dev.tandem.grammar.Llguidance;
 import java.io.IOException;
 import java.net.http.HttpResponse;
 import java.util.concurrent.TimeUnit;
@@ -22,7 +20,7 @@ class ServeGrammarTest {
 
     @BeforeAll
     static void start() throws IOException {
-        assumeTrue(Llguidance.find().isPresent(), Llguidance.reason());
+        ModelGrammar.library();
         server = new TestServer();
     }
 

@@ -6,8 +6,6 @@ import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
-import java.io.IOException;
-import java.io.InputStream;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.lang.foreign.Arena;
@@ -19,21 +17,18 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.util.Arrays;
 import java.util.Optional;
 
 /**
- * The C API of llguidance 1.9 ({@code llguidance.h}), from the shared library of {@code src/main/native}. It is loaded
- * once, if the build made it. Handles are addresses, which the caller frees.
+ * The C API of llguidance 1.9 ({@code llguidance.h}), from the shared library of {@code src/main/native}, which
+ * {@link LlguidanceFinder} finds. Handles are addresses, which the caller frees.
  *
  * <p>Owned by: any thread; a matcher is used by one thread at a time.
  */
 public final class Llguidance {
     private static final Logger LOG = System.getLogger(Llguidance.class.getName());
-    private static final String RESOURCE = "/native/libtandem-grammar.so";
     private static final int MAX_MESSAGE = 1000;
     /** Ten times the library's default, which choices of 2,000 texts and objects of 500 properties exceed. */
     private static final long MAX_ITEMS = 20_000;
@@ -96,10 +91,6 @@ public final class Llguidance {
         }
     }
 
-    private record Loaded(Optional<Llguidance> library, String reason) {}
-
-    private static final Loaded LOADED = load();
-
     private final MethodHandle setDefaults;
     private final MethodHandle newTokenizer;
     private final MethodHandle freeTokenizer;
@@ -134,32 +125,14 @@ public final class Llguidance {
         return Linker.nativeLinker().downcallHandle(symbols.findOrThrow(name), type);
     }
 
-    /** The library; empty where the build did not make it or it cannot be loaded, see {@link #reason}. */
-    public static Optional<Llguidance> find() {
-        return LOADED.library();
-    }
-
-    /** Why the library is missing, for messages to operators. */
-    public static String reason() {
-        return LOADED.reason();
-    }
-
-    private static Loaded load() {
-        try (InputStream file = Llguidance.class.getResourceAsStream(RESOURCE)) {
-            if (file == null) {
-                return new Loaded(Optional.empty(), "it was built without llguidance");
-            }
-            Path copy = Files.createTempFile("tandem-grammar", ".so");
-            try {
-                Files.copy(file, copy, StandardCopyOption.REPLACE_EXISTING);
-                return new Loaded(
-                        Optional.of(new Llguidance(SymbolLookup.libraryLookup(copy, Arena.global()))), "llguidance");
-            } finally {
-                Files.delete(copy);
-            }
-        } catch (IOException | IllegalArgumentException e) {
-            return new Loaded(Optional.empty(), "llguidance cannot be loaded: " + e.getMessage());
-        }
+    /**
+     * Loads the library for the life of the process.
+     *
+     * @throws IllegalArgumentException when the file is no library for this machine
+     * @throws java.util.NoSuchElementException when it lacks a function
+     */
+    static Llguidance load(Path file) {
+        return new Llguidance(SymbolLookup.libraryLookup(file, Arena.global()));
     }
 
     /**

@@ -1,7 +1,6 @@
 package dev.tandem.grammar;
 
 import static org.assertj.core.api.Assertions.assertThat;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.tandem.engine.sampling.GrammarMatcher;
 import java.lang.foreign.Arena;
@@ -32,8 +31,7 @@ class LateMatcherTest {
 
     @BeforeEach
     void start() {
-        assumeTrue(Llguidance.find().isPresent(), Llguidance.reason());
-        library = Llguidance.find().orElseThrow();
+        library = Vocabularies.library();
         byte[][] tokens = new byte[VOCABULARY][];
         for (int id = 0; id < END; id++) {
             tokens[id] = new byte[] {(byte) id};

@@ -401,11 +401,7 @@ class LlguidanceTest {
     @Test
     void slowGrammarsAreGivenUp() {
         LlguidanceCompiler impatient = new LlguidanceCompiler(
-                Llguidance.find().orElseThrow(),
-                Vocabularies.TOKENIZER,
-                Set.of(Vocabularies.END),
-                0,
-                Duration.ofMillis(1));
+                Vocabularies.library(), Vocabularies.TOKENIZER, Set.of(Vocabularies.END), 0, Duration.ofMillis(1));
         assertThatThrownBy(() -> impatient.compile(schema(slowSchema())))
                 .isInstanceOf(GrammarException.class)
                 .hasMessageContaining("does not compile within 1 ms");

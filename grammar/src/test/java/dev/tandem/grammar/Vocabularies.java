@@ -73,10 +73,16 @@ final class Vocabularies {
         public void close() {}
     };
 
+    /** The library; the test is skipped where the build has none. */
+    static Llguidance library() {
+        LlguidanceFinder.Result result = LlguidanceFinder.ofProcess().find();
+        assumeTrue(result instanceof LlguidanceFinder.Found, result::toString);
+        return ((LlguidanceFinder.Found) result).library();
+    }
+
     /** A compiler over {@link #BYTES}; the test is skipped where the build has no llguidance. */
     static LlguidanceCompiler compiler() {
-        assumeTrue(Llguidance.find().isPresent(), Llguidance.reason());
-        return new LlguidanceCompiler(Llguidance.find().orElseThrow(), TOKENIZER, Set.of(END, OTHER_END), 0);
+        return new LlguidanceCompiler(library(), TOKENIZER, Set.of(END, OTHER_END), 0);
     }
 
     /** Random allowed tokens until an end token; at most {@code max} tokens, then an empty text. */

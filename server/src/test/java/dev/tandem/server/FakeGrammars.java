@@ -1,5 +1,6 @@
 package dev.tandem.server;
 
+import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.sampling.GrammarMatcher;
 import dev.tandem.engine.sampling.RandomGrammar;
 import dev.tandem.grammar.GrammarCompiler;
@@ -18,6 +19,9 @@ final class FakeGrammars implements GrammarCompiler {
     /** Why there is no compiler; empty when there is one. */
     volatile String missing = "";
 
+    /** Whether the compiler is still being built. */
+    volatile boolean building;
+
     /** Waits until all grammars are closed: an answer comes before. One that is not fails the test by its timeout. */
     void awaitClosed() {
         while (open.get() > 0) {
@@ -27,6 +31,9 @@ final class FakeGrammars implements GrammarCompiler {
 
     @Override
     public Compiled compile(GrammarSource source) {
+        if (building) {
+            throw RequestException.of(RequestException.Category.UNAVAILABLE, "it is still being built; try again");
+        }
         if (!missing.isEmpty()) {
             return GrammarCompiler.unavailable(missing).compile(source);
         }

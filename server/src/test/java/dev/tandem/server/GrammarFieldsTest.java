@@ -112,4 +112,18 @@ class GrammarFieldsTest {
         assertThat(answer.status()).isEqualTo(501);
         assertThat(answer.error()).contains("it was built without llguidance");
     }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"/v1/chat/completions", "/v1/completions"})
+    void whileTheCompilerIsBeingBuiltClientsAreAskedToTryAgain(String path) throws IOException {
+        server.grammars.building = true;
+        RawClient.Answer answer = ask(path, "\"guided_regex\": \"a\"");
+        assertThat(answer.status()).isEqualTo(503);
+        assertThat(answer.headers()).containsEntry("retry-after", "5");
+        assertThat(answer.error()).contains("still being built; try again");
+        assertThat(ask(path, "\"stop\": \"z\"").status()).isEqualTo(200);
+
+        server.grammars.building = false;
+        assertThat(ask(path, "\"guided_regex\": \"a\"").status()).isEqualTo(200);
+    }
 }

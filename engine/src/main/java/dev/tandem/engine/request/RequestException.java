@@ -14,7 +14,7 @@ public final class RequestException extends RuntimeException {
         NOT_IMPLEMENTED,
         /** Too many requests wait; a later attempt may succeed. */
         OVERLOADED,
-        /** The engine has ended or takes no new requests. */
+        /** The engine has ended or takes no new requests, or a part of the server is not there yet. */
         UNAVAILABLE
     }
 

@@ -27,6 +27,8 @@ public final class OpenAiApi implements Router {
     private static final ObjectMapper JSON = new ObjectMapper();
     /** Seconds after which a refused client may try again. */
     private static final String RETRY_AFTER = "1";
+    /** As while the model loads: a restart, or the rest of a build, takes longer than a place in the queue. */
+    private static final String RETRY_AFTER_UNAVAILABLE = "5";
 
     private final ServerMetrics metrics;
     private final ApiKeys keys;
@@ -209,9 +211,13 @@ public final class OpenAiApi implements Router {
             route.handler().serve(exchange, match.id());
         } catch (RequestException e) {
             int status = ApiErrors.status(e.category());
-            if (e.category() == RequestException.Category.OVERLOADED) {
-                metrics.rejected();
-                exchange.responseHeader("Retry-After", RETRY_AFTER);
+            switch (e.category()) {
+                case OVERLOADED -> {
+                    metrics.rejected();
+                    exchange.responseHeader("Retry-After", RETRY_AFTER);
+                }
+                case UNAVAILABLE -> exchange.responseHeader("Retry-After", RETRY_AFTER_UNAVAILABLE);
+                case BAD_REQUEST, NOT_FOUND, TOO_LARGE, NOT_IMPLEMENTED -> {}
             }
             String message = String.valueOf(e.getMessage());
             exchange.respond(
