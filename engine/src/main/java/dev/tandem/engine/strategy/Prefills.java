@@ -117,6 +117,16 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         return decodes >= MIN_DECODES && decodes < piggybackedTokens;
     }
 
+    /**
+     * Whether all prompts can be piggybacked on the GPU's decodes: as many prompt tokens per decode as come with each
+     * output token, on average.
+     */
+    static boolean piggybacksAll(StepDraft draft, int piggybackedTokens) {
+        int decodes = draft.load(0).gpuRows();
+        double rows = decodes * (1 + SpeedupEstimate.promptTokensPerOutput(draft.state()));
+        return piggybacks(decodes, piggybackedTokens) && rows <= piggybackedTokens;
+    }
+
     /** Rounds up to a number of rows that GEMMs compute anyway. */
     private static int roundUpRows(int rows) {
         return (rows + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
