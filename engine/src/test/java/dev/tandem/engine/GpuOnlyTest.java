@@ -168,6 +168,28 @@ class GpuOnlyTest {
     }
 
     @Test
+    void promptsBypassASwappedOutRequestABoundedNumberOfTimes() {
+        PolicyScheduler scheduler = bypassing(2);
+        add(8, 0);
+        add(8, 0);
+        for (int i = 0; i < 5; i++) {
+            step(scheduler);
+        }
+        assertThat(step(scheduler)).as("six blocks are full").isEqualTo("r1:GPU>HOST r0@12+1!");
+        add(3, 0);
+        assertThat(step(scheduler)).as("r1 does not fit").isEqualTo("r0@13+1! r2@0+3!");
+        committer.remove(sequences.get(2L));
+        add(3, 0);
+        assertThat(step(scheduler)).isEqualTo("r0@14+1! r3@0+3!");
+        committer.remove(sequences.get(3L));
+        add(3, 0);
+        assertThat(step(scheduler)).as("r1 has been bypassed twice").isEqualTo("r0@15+1!");
+        assertThat(sequences.get(1L).timings().bypassed()).isEqualTo(2);
+        committer.remove(sequences.get(0L));
+        assertThat(step(scheduler)).startsWith("r1:HOST>GPU r1@12+1!");
+    }
+
+    @Test
     void noRequestBypassesOneOfHigherPriority() {
         PolicyScheduler scheduler = bypassing(2);
         add(12, 0);

@@ -210,8 +210,10 @@ public final class AsyncOverlap implements Policy {
                                         hostContext + draft.state().context(sequence))),
                 piggybackedTokens);
         // each in-flight token gives the CPU one layer's work per step, so the CPU would be idle in long steps
-        int maxRows = prefills.maxRows(
-                draft, kept.unfinished(), slots(state), offloadablePrefillTokens(draft, hostTokens, hostContext));
+        long offloadable = Prefills.piggybacksAll(draft, piggybackedTokens)
+                ? 0
+                : offloadablePrefillTokens(draft, hostTokens, hostContext);
+        int maxRows = prefills.maxRows(draft, kept.unfinished(), slots(state), offloadable);
         prefills.resume(draft, kept.unfinished(), maxRows);
         prefills.start(draft, draft.gpuSequences() + hostTokens, 0, maxRows);
         return draft;

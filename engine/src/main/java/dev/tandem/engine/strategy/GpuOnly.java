@@ -1,18 +1,21 @@
 package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
+import java.util.List;
 
 /**
  * The baseline, {@code gpu-only}: one batch per step, with decodes first and prefill chunks in the rest of the budget.
  *
  * <p>A sequence starts when the GPU has blocks for its whole prompt and for the forecast growth of all sequences. If
- * the pool still runs out of blocks, the last sequence is preempted. Host memory holds preempted KV.
+ * the pool still runs out of blocks, the last sequence is preempted. Host memory holds preempted KV; a sequence that
+ * waits there for room lets later ones start first as one that waits for its prompt does.
  *
  * @param budget of a step
  * @param preemption what happens to preempted KV
@@ -49,10 +52,11 @@ public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, i
         Prefills prefills = new Prefills(true, true, sequence -> false, piggybackedTokens);
         int maxRows = prefills.maxRows(draft, kept.unfinished());
         prefills.resume(draft, kept.unfinished(), maxRows);
-        if (!kept.evicted()
-                && draft.ins().size() == state.host().size()
-                && state.inFlight().isEmpty()) {
-            prefills.start(draft, draft.gpuSequences(), queueBypasses, maxRows);
+        if (!kept.evicted() && state.inFlight().isEmpty()) {
+            List<Sequence> swappedOut = state.host().stream()
+                    .filter(sequence -> !draft.ins().contains(sequence))
+                    .toList();
+            prefills.start(draft, draft.gpuSequences(), swappedOut, queueBypasses, maxRows);
         }
         why.because(
                 "gpu-only: %d rows, %d of them decode",

@@ -193,9 +193,7 @@ public record Pipeline(
      * the first and not the second, so they would fill the host even where a full one gains nothing.
      */
     private HostPrompts hostPrompts(StepDraft draft) {
-        int decodes = draft.load(0).gpuRows();
-        double rows = decodes * (1 + SpeedupEstimate.promptTokensPerOutput(draft.state()));
-        if (!Prefills.piggybacks(decodes, piggybackedTokens) || rows > piggybackedTokens) {
+        if (!Prefills.piggybacksAll(draft, piggybackedTokens)) {
             return HostPrompts.IN_LONG_STEPS;
         }
         SpeedupEstimate.Estimate best =

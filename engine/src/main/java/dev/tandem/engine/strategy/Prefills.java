@@ -5,6 +5,7 @@ import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Optional;
 import java.util.function.Predicate;
@@ -116,6 +117,16 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         return decodes >= MIN_DECODES && decodes < piggybackedTokens;
     }
 
+    /**
+     * Whether all prompts can be piggybacked on the GPU's decodes: as many prompt tokens per decode as come with each
+     * output token, on average.
+     */
+    static boolean piggybacksAll(StepDraft draft, int piggybackedTokens) {
+        int decodes = draft.load(0).gpuRows();
+        double rows = decodes * (1 + SpeedupEstimate.promptTokensPerOutput(draft.state()));
+        return piggybacks(decodes, piggybackedTokens) && rows <= piggybackedTokens;
+    }
+
     /** Rounds up to a number of rows that GEMMs compute anyway. */
     private static int roundUpRows(int rows) {
         return (rows + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
@@ -159,6 +170,11 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         start(draft, running, 0, draft.budget().maxBatchTokens());
     }
 
+    /** Starts waiting prompts as the other method does, while no sequence is swapped out. */
+    void start(StepDraft draft, int running, int queueBypasses, int maxRows) {
+        start(draft, running, List.of(), queueBypasses, maxRows);
+    }
+
     /**
      * Starts waiting prompts in their order. One whose prefix another prompt computes waits for it, and later ones
      * pass: it counts as neither bypassed nor waiting for room. A prompt that fits neither tier lets
@@ -166,13 +182,14 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
      * the wait of large prompts is bounded, and small prompts use the blocks that they leave free.
      *
      * @param alreadyRunning sequences that already run, on both tiers
+     * @param swappedOut sequences that do not fit the GPU either, ahead of all prompts
      * @param queueBypasses max prompts that start before one that does not fit
      * @param maxRows of the step
      */
-    void start(StepDraft draft, int alreadyRunning, int queueBypasses, int maxRows) {
+    void start(StepDraft draft, int alreadyRunning, List<Sequence> swappedOut, int queueBypasses, int maxRows) {
         int running = alreadyRunning;
-        List<Sequence> bypassed = new ArrayList<>();
-        List<Integer> startsBefore = new ArrayList<>();
+        List<Sequence> bypassed = new ArrayList<>(swappedOut);
+        List<Integer> startsBefore = new ArrayList<>(Collections.nCopies(swappedOut.size(), 0));
         int starts = 0;
         int deferred = 0;
         for (Sequence sequence : draft.state().waiting().view()) {
@@ -192,7 +209,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
             }
             Optional<Start> start = start(draft, sequence, rows, maxRows);
             if (start.isEmpty()) {
-                if (bypassed.size() == queueBypasses) {
+                if (bypassed.size() >= queueBypasses) {
                     return;
                 }
                 bypassed.add(sequence);

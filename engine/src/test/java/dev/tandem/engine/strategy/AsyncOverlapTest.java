@@ -55,4 +55,28 @@ class AsyncOverlapTest {
         assertThat(keepsTargetAfterAStep(overlap(45))).isTrue(); // 40.4 s are more than 0.8 of 45
         assertThat(keepsTargetAfterAStep(overlap(40))).isFalse();
     }
+
+    /** Rows of a step with one token in flight, eight decodes, and 40 waiting prompts that fit the host alone. */
+    private static int rows(int outputs) {
+        Budget budget = new Budget(4000, 100, 4000);
+        Scene scene = new Scene(26, 2000, budget).limit(100 + outputs);
+        for (int i = 0; i < 8; i++) {
+            scene.gpu(8);
+        }
+        scene.inFlight(8);
+        for (int i = 0; i < 40; i++) {
+            scene.waiting(100);
+        }
+        StepPredictor predictor = new StepPredictor(TestProfile.withCpu(1000), true, 0);
+        Deviations deviations = Deviations.of(Fidelity.TANDEM);
+        InFlightLimits limits = new InFlightLimits(64, 64, true);
+        AsyncOverlap overlap = new AsyncOverlap(budget, predictor, TierRules.neutral(), deviations, limits, 64);
+        return overlap.draft(scene.state, new Decision()).load(0).rows();
+    }
+
+    @Test
+    void promptsForTheHostArePiggybackedWhereAllCanBe() {
+        assertThat(rows(100)).as("one prompt token per output token").isEqualTo(64 - 8);
+        assertThat(rows(10)).as("ten prompt tokens per output token").isGreaterThan(64);
+    }
 }
