@@ -25,10 +25,8 @@ class StrategiesPayTest {
 
     @ParameterizedTest
     @CsvSource({
-        "H200_8SM_2REQ, osc, ASYNC_OVERLAP, false, 3.0",
         "H200_8SM_2REQ, osc, ADAPTIVE, false, 3.0",
         "H200_26K, synthetic:1000/400, ASYNC_OVERLAP, false, 1.1",
-        "H200_2REQ, osc, ASYNC_OVERLAP, true, 2.0",
         "H200_2REQ, osc, ADAPTIVE, true, 2.0",
         "T4_TIGHT_FASTER_HOST, osc, ADAPTIVE_PIPELINING, true, 1.55",
     })
@@ -39,6 +37,8 @@ class StrategiesPayTest {
     @Tag("slow")
     @ParameterizedTest
     @CsvSource({
+        "H200_8SM_2REQ, osc, ASYNC_OVERLAP, false, 3.0",
+        "H200_2REQ, osc, ASYNC_OVERLAP, true, 2.0",
         "H200_8SM_2REQ, osc, ADAPTIVE_PIPELINING, false, 3.2",
         "H200_8SM_2REQ, osc, ASYNC_OVERLAP, true, 3.0",
         "H200_2REQ, osc, ADAPTIVE_PIPELINING, true, 1.45",

@@ -311,7 +311,16 @@ class HostAttentionWorkersTest {
                 hostTokens.forEach(rig.queues::end);
                 assertThat(rig.queues.hasTokens()).isFalse();
             }
-            assertThat(rig.workers.tokens()).isEqualTo((long) rows * LAYERS * 130 * 131 / 2);
+            assertThat(rig.workers.tasks()).isEqualTo(rows * LAYERS * 130L);
+            assertThat(rig.workers.tokens())
+                    .as("tokens that the layers' windows hold")
+                    .isEqualTo(rows
+                            * IntStream.range(0, LAYERS)
+                                    .map(Rig::window)
+                                    .mapToLong(window -> IntStream.rangeClosed(1, 130)
+                                            .map(context -> window == 0 ? context : Math.min(context, window))
+                                            .sum())
+                                    .sum());
             assertThat(rig.workers.busyNanos()).isPositive();
             StringBuilder trace = new StringBuilder();
             rig.timeline.write(trace);
