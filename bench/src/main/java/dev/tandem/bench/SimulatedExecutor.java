@@ -11,6 +11,7 @@ import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.step.Admission;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
+import dev.tandem.engine.step.CpuTasks;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.step.StepTimes;
@@ -201,11 +202,12 @@ public final class SimulatedExecutor implements Executor {
             }
         }
         clock.advance((long) (seconds * 1e9));
-        StepTimes times = new StepTimes(0, 0, 0, (long) ((cpuBusy - busyBefore) * 1e9), 0, 0, 0, tasks, taskTokens);
+        StepTimes times = new StepTimes(0, 0, 0, (long) ((cpuBusy - busyBefore) * 1e9), 0, 0, 0);
+        CpuTasks cpuTasks = new CpuTasks(tasks, taskTokens);
         busyBefore = cpuBusy;
         tasks = 0;
         taskTokens = 0;
-        results.add(new StepResult(plan.step(), sampled, List.of(), parked, lost, times));
+        results.add(new StepResult(plan.step(), sampled, List.of(), parked, lost, times, cpuTasks));
     }
 
     /** All tokens that need CPU attention, in-flight tokens included, as lost; no in-flight token remains. */

@@ -4,6 +4,7 @@ import static java.lang.foreign.ValueLayout.JAVA_INT;
 
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.Admission;
+import dev.tandem.engine.step.CpuTasks;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.step.StepTimes;
 import java.lang.foreign.MemorySegment;
@@ -34,8 +35,7 @@ public final class HostTokenTracker implements AutoCloseable {
     private final HostAttentionWorkers workers;
     private final List<HostToken> sameLayer = new ArrayList<>();
     private long busyBefore;
-    private long tasksBefore;
-    private long tokensBefore;
+    private CpuTasks tasksBefore = CpuTasks.NONE;
     /** Why steps do not wait any more; their host tokens have no results. */
     private Optional<String> abortCause = Optional.empty();
 
@@ -220,12 +220,15 @@ public final class HostTokenTracker implements AutoCloseable {
         long busy = workers.busyNanos();
         long since = busy - busyBefore;
         busyBefore = busy;
-        long tasks = workers.tasks();
-        long tokens = workers.tokens();
-        StepTimes times = new StepTimes(0, 0, 0, since, 0, 0, 0, tasks - tasksBefore, tokens - tokensBefore);
-        tasksBefore = tasks;
-        tokensBefore = tokens;
-        return times;
+        return new StepTimes(0, 0, 0, since, 0, 0, 0);
+    }
+
+    /** The tasks that the workers ended since the last call. */
+    public CpuTasks tasks() {
+        CpuTasks all = new CpuTasks(workers.tasks(), workers.tokens());
+        CpuTasks since = all.since(tasksBefore);
+        tasksBefore = all;
+        return since;
     }
 
     /** Makes the kernels end that wait for the CPU or transfer host tokens. */

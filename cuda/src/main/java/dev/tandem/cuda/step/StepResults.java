@@ -5,6 +5,7 @@ import dev.tandem.cuda.sampling.SampleReport;
 import dev.tandem.cuda.step.StepLauncher.Launched;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
+import dev.tandem.engine.step.CpuTasks;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.step.StepTimes;
 import java.lang.foreign.MemorySegment;
@@ -65,6 +66,7 @@ final class StepResults {
             }
         }
         StepTimes times = hostTokens.map(HostTokenTracker::times).orElse(StepTimes.NONE);
-        return new StepResult(step, sampled, List.of(), paused, lost, times);
+        CpuTasks tasks = hostTokens.map(HostTokenTracker::tasks).orElse(CpuTasks.NONE);
+        return new StepResult(step, sampled, List.of(), paused, lost, times, tasks);
     }
 }

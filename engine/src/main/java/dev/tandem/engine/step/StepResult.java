@@ -12,6 +12,7 @@ import java.util.List;
  * @param paused paused in-flight tokens, whose blocks the executor no longer uses
  * @param lost sequences that cannot go on; their requests end with the message, other requests go on
  * @param times where the step's time went
+ * @param cpuTasks of the time that {@code times} has for the CPU's attention
  */
 public record StepResult(
         long step,
@@ -19,7 +20,8 @@ public record StepResult(
         List<LayerProgress> trace,
         List<Long> paused,
         List<Lost> lost,
-        StepTimes times) {
+        StepTimes times,
+        CpuTasks cpuTasks) {
     /**
      * One sampled token.
      *
@@ -55,6 +57,17 @@ public record StepResult(
      *     granted again
      */
     public record Lost(long sequence, Cause cause, String message, boolean stillInUse) {}
+
+    /** A step whose executor does not count the CPU's tasks. */
+    public StepResult(
+            long step,
+            List<Sampled> sampled,
+            List<LayerProgress> trace,
+            List<Long> paused,
+            List<Lost> lost,
+            StepTimes times) {
+        this(step, sampled, trace, paused, lost, times, CpuTasks.NONE);
+    }
 
     /** A step that lost no sequence. */
     public StepResult(long step, List<Sampled> sampled, List<LayerProgress> trace, List<Long> paused, StepTimes times) {

@@ -7,6 +7,7 @@ import dev.tandem.engine.schedule.Load;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.CpuTasks;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.step.StepTimes;
 
@@ -57,7 +58,8 @@ public final class Calibrator implements PolicyScheduler.Calibration {
                     times.postLayer());
         }
         if (draft.shape() == Shape.ASYNC) {
-            cost.observeInFlight(times.cpuTasks(), times.cpuTokens(), times.cpuAttention() / 1e9);
+            CpuTasks tasks = result.cpuTasks();
+            cost.observeInFlight(tasks.count(), tasks.tokens(), times.cpuAttention() / 1e9);
         }
         learn(
                 Component.PREFILL_ATTENTION,

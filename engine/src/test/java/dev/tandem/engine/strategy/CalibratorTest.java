@@ -8,6 +8,7 @@ import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.CpuTasks;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.step.StepTimes;
 import dev.tandem.engine.strategy.select.Strategy;
@@ -67,7 +68,8 @@ class CalibratorTest {
                         List.of(),
                         List.of(),
                         List.of(),
-                        new StepTimes(0, 0, 0, nanos, 0, 0, 0, tasks, 20L * tasks)),
+                        new StepTimes(0, 0, 0, nanos, 0, 0, 0),
+                        new CpuTasks(tasks, 20L * tasks)),
                 1,
                 1);
     }
