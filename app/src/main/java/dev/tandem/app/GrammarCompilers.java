@@ -71,8 +71,11 @@ final class GrammarCompilers implements GrammarCompiler, AutoCloseable {
                         "llguidance, which constrains output, is still being built; try again in a minute, or leave"
                                 + " the grammar out");
             case LlguidanceFinder.Missing(String reason) ->
-                GrammarCompiler.unavailable("this server cannot constrain output: " + reason
-                        + "; install cargo (Rust 1.87 or newer) and build it again, or leave the grammar out");
+                // nor is this: another start may build it
+                throw RequestException.of(
+                        RequestException.Category.NOT_IMPLEMENTED,
+                        "this server cannot constrain output: " + reason
+                                + "; install cargo (Rust 1.87 or newer) and build it again, or leave the grammar out");
         };
     }
 

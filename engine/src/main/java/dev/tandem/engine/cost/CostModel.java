@@ -14,6 +14,11 @@ import java.util.Map;
 public final class CostModel {
     /** Weight of the newest step: the model learns half of a change in about 14 steps. */
     private static final double LEARNING_RATE = 0.05;
+    /**
+     * Weight of the profile in each step that teaches nothing of in-flight tokens: half of a correction is forgotten in
+     * about as many steps as the guard measures at a time, so that offloading is tried again. Not tuned.
+     */
+    private static final double FORGETTING_RATE = 1 / 1024.0;
     /** Bounds of measured over predicted time: a measurement beyond them is an outlier. */
     private static final double MIN_RATIO = 0.1;
 
@@ -27,10 +32,18 @@ public final class CostModel {
 
         /** @param ratio measured over predicted time */
         void observe(double ratio) {
-            double weight = seen ? LEARNING_RATE : 0.5;
+            observe(ratio, seen ? LEARNING_RATE : 0.5);
+        }
+
+        void observe(double ratio, double weight) {
             error += weight * (Math.abs(ratio - 1) - error);
             factor = Math.clamp(factor * (1 + weight * (ratio - 1)), MIN_RATIO, MAX_RATIO);
             seen = true;
+        }
+
+        /** Moves towards what was profiled. */
+        void forget() {
+            factor += FORGETTING_RATE * (1 - factor);
         }
     }
 
@@ -40,6 +53,11 @@ public final class CostModel {
     private final Correction gpuAttention = new Correction();
     private final Correction cpuAttention = new Correction();
     private final Correction inFlightAttention = new Correction();
+    /** Tasks of in-flight tokens that the correction has not learned from, their context tokens, and their time. */
+    private long inFlightTasks;
+
+    private long inFlightTokens;
+    private double inFlightSeconds;
     private final Correction transfer = new Correction();
     private final Correction preLayer = new Correction();
     private final Correction postLayer = new Correction();
@@ -107,19 +125,35 @@ public final class CostModel {
     }
 
     /**
-     * Learns from the tasks of in-flight tokens that the CPU computed during a step. Few tasks leave workers idle, and
-     * the mean time per worker then says nothing of the time per task.
+     * Learns from the tasks of in-flight tokens that the CPU computed during a step, each time that these are as many
+     * as there are workers.
      *
      * @param tasks attention of a token in a layer
      * @param tokens of context, of all tasks
      * @param measured seconds that a worker was busy, on average
      */
     public void observeInFlight(long tasks, long tokens, double measured) {
+        inFlightTasks += tasks;
+        inFlightTokens += tokens;
+        inFlightSeconds += measured;
         int workers = cpuRows[Math.min(1, cpuRows.length - 1)];
-        if (tasks >= workers) {
-            double round = profiledAttention(workers, tokens * workers / tasks);
-            observe(Component.IN_FLIGHT_ATTENTION, inFlightAttention.factor * round * tasks / workers, measured);
+        if (inFlightTasks < workers) {
+            return;
         }
+        double round = profiledAttention(workers, inFlightTokens * workers / inFlightTasks);
+        double predicted = inFlightAttention.factor * round * inFlightTasks / workers;
+        if (inFlightSeconds > 0 && predicted > 0) {
+            // never half at once: the first tasks run code that is not compiled yet
+            inFlightAttention.observe(Math.clamp(inFlightSeconds / predicted, MIN_RATIO, MAX_RATIO), LEARNING_RATE);
+        }
+        inFlightTasks = 0;
+        inFlightTokens = 0;
+        inFlightSeconds = 0;
+    }
+
+    /** Notes a step without in-flight tokens: what was learned of them may not hold for the next ones. */
+    public void noInFlight() {
+        inFlightAttention.forget();
     }
 
     private double profiledAttention(int rows, long tokens) {

@@ -78,8 +78,9 @@ final class StepPipeline {
     record Settled(Step step, StepResult result, long tookNanos, long settledNanos) {}
 
     /**
-     * Bitmasks are waited for until the last step's time divided by this has passed since the step began: its layers
-     * still run then, and the time left is for the next plan and its launch. Not tuned.
+     * Bitmasks are waited for until the shorter of the last two steps' times divided by this has passed since the step
+     * began: its layers still run then, and the time left is for the next plan and its launch. The shorter one, because
+     * a step of prompts says nothing of the decodes after it. Not tuned.
      */
     private static final int WAIT_DIVISOR = 2;
 
@@ -99,8 +100,12 @@ final class StepPipeline {
     private boolean unsampled;
 
     private long lastSettled = Long.MIN_VALUE;
-    /** From the submit of the last settled step, or the result before it, to its result. */
+    /**
+     * From the submit of the last settled step, or the result before it, to its result, without its wait for bitmasks.
+     */
     private long lastTook;
+    /** The same of the step before. */
+    private long tookBefore;
     /** True once the executor is gone: no block is freed any more. */
     private boolean abandoned;
 
@@ -178,7 +183,9 @@ final class StepPipeline {
         }
         Step step = submitted.getLast();
         long began = Math.max(step.started() + step.planNanos(), lastSettled);
-        step.sampling().leaveOutLate(step.plan(), live, clock, began + lastTook / WAIT_DIVISOR);
+        // an executor that computes in the submit has computed the layers by now
+        long wait = executor.computesInSubmit() ? 0 : Math.min(lastTook, tookBefore) / WAIT_DIVISOR;
+        step.sampling().leaveOutLate(step.plan(), live, clock, began + wait);
         executor.sample(step.sampling().notSampled());
         unsampled = false;
         countAhead(step);
@@ -203,7 +210,8 @@ final class StepPipeline {
         long now = clock.nanos();
         long took = now - Math.max(step.started() + step.planNanos(), lastSettled);
         lastSettled = now;
-        lastTook = took;
+        tookBefore = lastTook;
+        lastTook = took - step.sampling().record().waitNanos();
         submitted.removeFirst();
         if (!step.async()) {
             exposed = false;

@@ -28,7 +28,8 @@ public final class PolicyScheduler implements Scheduler {
     /** Steps that have no result yet. */
     private final Queue<Planned> planned = new ArrayDeque<>();
 
-    private record Planned(StepDraft draft, Decision decision) {}
+    /** @param whole whether the plan computes all that the draft has; rows whose bitmask is late are left out */
+    private record Planned(StepDraft draft, Decision decision, boolean whole) {}
 
     /**
      * Creates a scheduler.
@@ -78,7 +79,10 @@ public final class PolicyScheduler implements Scheduler {
         StepPlan plan = committer.commit(draft);
         decision.planned(plan.step(), draft.shape(), predicted);
         if (!plan.isEmpty()) {
-            planned.add(new Planned(draft, decision));
+            planned.add(new Planned(
+                    draft,
+                    decision,
+                    plan.rows() == draft.load(0).rows() + draft.load(1).rows()));
         }
         return plan;
     }
@@ -89,8 +93,10 @@ public final class PolicyScheduler implements Scheduler {
         Planned step = planned.remove();
         step.decision().achieved(seconds);
         log.add(step.decision());
-        calibration.observe(step.draft(), result, step.decision().predicted(), seconds);
-        policy.completed(step.draft(), seconds);
+        if (step.whole()) {
+            calibration.observe(step.draft(), result, step.decision().predicted(), seconds);
+        }
+        policy.completed(step.draft(), step.whole() ? seconds : 0);
         result.lost().stream()
                 .filter(lost -> lost.cause() == StepResult.Cause.HOST_ATTENTION)
                 .findFirst()

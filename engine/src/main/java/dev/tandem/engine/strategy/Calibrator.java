@@ -60,6 +60,8 @@ public final class Calibrator implements PolicyScheduler.Calibration {
         if (draft.shape() == Shape.ASYNC) {
             CpuTasks tasks = result.cpuTasks();
             cost.observeInFlight(tasks.count(), tasks.tokens(), times.cpuAttention() / 1e9);
+        } else if (draft.state().inFlight().isEmpty()) {
+            cost.noInFlight();
         }
         learn(
                 Component.PREFILL_ATTENTION,

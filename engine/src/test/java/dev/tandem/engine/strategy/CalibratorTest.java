@@ -86,9 +86,27 @@ class CalibratorTest {
     }
 
     @Test
-    void tasksThatLeaveWorkersIdleSayNothing() {
+    void fewTasksAreAddedUp() {
         double inFlight = cost.inFlightAttention(100, 2000);
         slowTasks(99);
         assertThat(cost.inFlightAttention(100, 2000)).isEqualTo(inFlight);
+        slowTasks(1);
+        assertThat(cost.inFlightAttention(100, 2000) / inFlight)
+                .as("the first measurement counts no more than others")
+                .isBetween(1.01, 1.1);
+    }
+
+    @Test
+    void withoutInFlightTokensTheirCorrectionIsForgotten() {
+        double inFlight = cost.inFlightAttention(100, 2000);
+        for (int i = 0; i < 200; i++) {
+            slowTasks(150);
+        }
+        StepDraft alone = new StepDraft(new Scene(10, 100, BUDGET).state, BUDGET);
+        StepResult result = new StepResult(0, List.of(), List.of(), List.of(), StepTimes.NONE);
+        for (int i = 0; i < 5000; i++) {
+            calibrator.observe(alone, result, 1, 1);
+        }
+        assertThat(cost.inFlightAttention(100, 2000) / inFlight).isBetween(1.0, 1.02);
     }
 }
