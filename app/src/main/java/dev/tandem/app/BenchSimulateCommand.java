@@ -230,7 +230,8 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
         Map<String, Object> run(Function<SimulatedRun, Map<String, Object>> measure) {
             StartLog log = new StartLog(System.err, true);
             boolean guarded = options.strategy.guard.orElse(false);
-            Scheduling scheduling = Scheduling.of(options, config.budget(), guarded, limits, () -> profile, log);
+            Scheduling scheduling = Scheduling.of(
+                    options, config.budget(), guarded, limits, () -> profile, () -> Optional.of(profile), log);
             if (!summarised) {
                 summarised = true;
                 StartSummary.memory(limits, log);

@@ -134,6 +134,11 @@ final class EngineAssembly implements AutoCloseable {
                     options.strategy.guard.orElse(guarded),
                     backend.executor().limits(),
                     () -> profiles(log).find(options.strategy.profile, backend),
+                    () -> profiles(log)
+                            .known(
+                                    options.strategy.profile,
+                                    backend.profileName(),
+                                    backend.executor().limits()),
                     log);
             Engine engine = new Engine(
                             config,

@@ -14,6 +14,7 @@ import dev.tandem.engine.strategy.Fidelity;
 import dev.tandem.engine.strategy.InFlightLimits;
 import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.UntilHostLost;
+import dev.tandem.engine.strategy.WholeTiles;
 import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.engine.strategy.select.StrategySelector;
 import java.util.Optional;
@@ -38,6 +39,7 @@ record Scheduling(
     /**
      * @param guarded whether offloading runs only where it gains
      * @param profile called only when the strategy predicts step times
+     * @param kept the profile where one was measured before; called only when the strategy predicts none
      */
     static Scheduling of(
             ModelOptions options,
@@ -45,13 +47,13 @@ record Scheduling(
             boolean guarded,
             ExecutorLimits limits,
             Supplier<Profile> profile,
+            Supplier<Optional<Profile>> kept,
             StartLog log) {
         Strategy strategy = options.strategy.chosen();
         DecisionLog decisions = new DecisionLog(LOGGED);
-        Strategy.Options decided = options.strategy.decide(
-                budget, options.scheduling, InFlightLimits.of(limits), limits.piggybackedTokens());
-        Deviations deviations = decided.deviations();
         if (!strategy.offloads()) {
+            Strategy.Options decided =
+                    decided(options, budget, limits, kept.get().map(CostModel::new));
             log.row("strategy", strategy.flag());
             return new Scheduling(
                     new PolicyScheduler(
@@ -67,6 +69,8 @@ record Scheduling(
         }
         Profile known = profile.get();
         CostModel cost = new CostModel(options.strategy.decidedBy(known));
+        Strategy.Options decided = decided(options, budget, limits, Optional.of(cost));
+        Deviations deviations = decided.deviations();
         StepPredictor predictor = new StepPredictor(cost, limits.overlaps(), limits.kvBytesPerToken());
         log.row(
                 "strategy",
@@ -102,5 +106,15 @@ record Scheduling(
                 decisions,
                 predictor::copyPays);
         return new Scheduling(scheduler, decisions, Optional.of(known), Optional.of(cost), guard, ideal);
+    }
+
+    private static Strategy.Options decided(
+            ModelOptions options, Budget budget, ExecutorLimits limits, Optional<CostModel> cost) {
+        return options.strategy.decide(
+                budget,
+                options.scheduling,
+                InFlightLimits.of(limits),
+                limits.piggybackedTokens(),
+                cost.map(model -> new WholeTiles(model::linear)).orElse(WholeTiles.NONE));
     }
 }

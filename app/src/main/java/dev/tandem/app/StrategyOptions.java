@@ -9,6 +9,7 @@ import dev.tandem.engine.strategy.Deviations;
 import dev.tandem.engine.strategy.Fidelity;
 import dev.tandem.engine.strategy.InFlightLimits;
 import dev.tandem.engine.strategy.TierRules;
+import dev.tandem.engine.strategy.WholeTiles;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -125,7 +126,7 @@ final class StrategyOptions {
     /** @throws ConfigurationException that names the option, its value and the remedy */
     void check(Budget budget, SchedulingOptions scheduling) {
         chosen();
-        decide(budget, scheduling, InFlightLimits.UNLIMITED, 0);
+        decide(budget, scheduling, InFlightLimits.UNLIMITED, 0, WholeTiles.NONE);
         paper.check();
         AdvancedOptions.checkThreads("--attention-threads", attentionThreads);
         if (!(hostWatchdog > 0 && hostWatchdog <= MAX_WATCHDOG)) {
@@ -194,7 +195,11 @@ final class StrategyOptions {
     }
 
     Strategy.Options decide(
-            Budget budget, SchedulingOptions scheduling, InFlightLimits inFlight, int piggybackedTokens) {
+            Budget budget,
+            SchedulingOptions scheduling,
+            InFlightLimits inFlight,
+            int piggybackedTokens,
+            WholeTiles wholeTiles) {
         Deviations deviations = deviations();
         return Strategy.Options.builder(budget)
                 .preemption(scheduling.preemption)
@@ -207,6 +212,7 @@ final class StrategyOptions {
                 .queueBypasses(scheduling.maxQueueBypass)
                 .inFlight(inFlight)
                 .piggybackedTokens(piggybackedTokens)
+                .wholeTiles(wholeTiles)
                 .build();
     }
 

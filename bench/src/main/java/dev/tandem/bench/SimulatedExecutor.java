@@ -65,6 +65,10 @@ public final class SimulatedExecutor implements Executor {
 
     private double cpuBusy;
     private double busyBefore;
+    /** Tasks of in-flight tokens since the last step, and the context tokens of these. */
+    private long tasks;
+
+    private long taskTokens;
     private double hostLostAt = Double.POSITIVE_INFINITY;
     /** Whether each layer computes only the in-flight tokens that rejoin there, rather than slots. */
     private boolean occupiedLayersOnly;
@@ -197,8 +201,10 @@ public final class SimulatedExecutor implements Executor {
             }
         }
         clock.advance((long) (seconds * 1e9));
-        StepTimes times = new StepTimes(0, 0, 0, (long) ((cpuBusy - busyBefore) * 1e9), 0, 0, 0);
+        StepTimes times = new StepTimes(0, 0, 0, (long) ((cpuBusy - busyBefore) * 1e9), 0, 0, 0, tasks, taskTokens);
         busyBefore = cpuBusy;
+        tasks = 0;
+        taskTokens = 0;
         results.add(new StepResult(plan.step(), sampled, List.of(), parked, lost, times));
     }
 
@@ -348,6 +354,8 @@ public final class SimulatedExecutor implements Executor {
         // a worker's delay is its own: the others go on at the full bandwidth
         cpuFree = Math.max(cpuFree, now) + alone;
         cpuBusy += alone;
+        tasks++;
+        taskTokens += context;
         hostToken.ready = cpuFree - alone + together * task;
     }
 

@@ -122,7 +122,7 @@ public record TimingErrors(Gpu gpu, double hostAttention, double link, Noise noi
         return switch (component) {
             case LINEAR, PRE_LAYER, POST_LAYER -> gpu.gemm();
             case PREFILL_ATTENTION, GPU_ATTENTION -> gpu.attention();
-            case CPU_ATTENTION -> hostAttention;
+            case CPU_ATTENTION, IN_FLIGHT_ATTENTION -> hostAttention;
             case TRANSFER -> link;
         };
     }

@@ -59,6 +59,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
     private static final int BUSY = 0;
     private static final int STARTED = 1;
     private static final int TOKENS = 2;
+    private static final int TASKS = 3;
 
     /**
      * The implementations of attention, by part of the KV heads.
@@ -114,7 +115,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
     private final Thread[] threads;
     private final Timeline.Lane[] lanes;
     private final HostToken[] current;
-    /** Per worker: nanoseconds at work, start time of its task or 0, tokens attended to. */
+    /** Per worker: nanoseconds at work, start time of its task or 0, tokens attended to, tasks. */
     private final AtomicLongArray counters;
 
     private final boolean pinned;
@@ -202,6 +203,11 @@ public final class HostAttentionWorkers implements AutoCloseable {
     /** Mean nanoseconds per worker spent on tasks. */
     long busyNanos() {
         return sum(BUSY) / threads.length;
+    }
+
+    /** Attention of a token in a layer, computed so far. */
+    long tasks() {
+        return sum(TASKS);
     }
 
     /** Tokens attended to so far, summed over layers. */
@@ -365,7 +371,10 @@ public final class HostAttentionWorkers implements AutoCloseable {
         lanes[worker].add(
                 Timeline.Kind.CPU_ATTENTION, started, ended, Timeline.layerAndSequence(layer, hostToken.sequence()));
         add(worker, BUSY, ended - started);
-        add(worker, TOKENS, sameLayer && context.subtasks.first > 0 ? 0 : hostToken.context());
+        if (!sameLayer || context.subtasks.first == 0) { // the other subtasks are of the same task
+            add(worker, TASKS, 1);
+            add(worker, TOKENS, hostToken.context() - visible(hostToken, layer));
+        }
     }
 
     private void add(int worker, int what, long value) {

@@ -34,6 +34,8 @@ public final class HostTokenTracker implements AutoCloseable {
     private final HostAttentionWorkers workers;
     private final List<HostToken> sameLayer = new ArrayList<>();
     private long busyBefore;
+    private long tasksBefore;
+    private long tokensBefore;
     /** Why steps do not wait any more; their host tokens have no results. */
     private Optional<String> abortCause = Optional.empty();
 
@@ -218,7 +220,12 @@ public final class HostTokenTracker implements AutoCloseable {
         long busy = workers.busyNanos();
         long since = busy - busyBefore;
         busyBefore = busy;
-        return new StepTimes(0, 0, 0, since, 0, 0, 0);
+        long tasks = workers.tasks();
+        long tokens = workers.tokens();
+        StepTimes times = new StepTimes(0, 0, 0, since, 0, 0, 0, tasks - tasksBefore, tokens - tokensBefore);
+        tasksBefore = tasks;
+        tokensBefore = tokens;
+        return times;
     }
 
     /** Makes the kernels end that wait for the CPU or transfer host tokens. */

@@ -3,6 +3,7 @@ package dev.tandem.cuda.tune;
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.cuda.gemm.GemmPlan;
 import dev.tandem.cuda.hostattention.HostAttentionQueues;
 import dev.tandem.cuda.hostattention.HostAttentionWorkers;
 import dev.tandem.cuda.hostattention.HostFormat;
@@ -165,15 +166,29 @@ final class CudaProfiler {
 
     private void linear(
             SortedMap<Double, Double> linear, SortedMap<Double, Double> postLayer, ProgressCounter counter) {
+        int shorter = 0;
         for (int rows : points.rows()) {
             double inner = timer.decodeLayers(decodes, rows, REPEATS);
-            put(linear, rows, inner / layers);
+            stair(linear, shorter, rows, inner / layers);
+            shorter = rows;
             put(postLayer, rows, timer.decodeWhole(decodes, rows, REPEATS) - inner);
             counter.finished();
         }
         for (int tokens : points.prompts()) {
-            put(linear, tokens, timer.promptLayers(prompts, tokens, gpuBlocks, REPEATS) / layers);
+            stair(linear, shorter, tokens, timer.promptLayers(prompts, tokens, gpuBlocks, REPEATS) / layers);
+            shorter = tokens;
             counter.finished();
+        }
+    }
+
+    /**
+     * Adds the time of so many rows; it is also that of one row more than the next shorter size, where all sizes
+     * between the two are padded to the longer one.
+     */
+    private static void stair(SortedMap<Double, Double> linear, int shorter, int rows, double millis) {
+        put(linear, rows, millis);
+        if (rows - shorter <= GemmPlan.ROW_STEP && rows > GemmPlan.ROW_STEP && rows > shorter + 1) {
+            put(linear, shorter + 1, millis);
         }
     }
 

@@ -25,21 +25,21 @@ class MeasuredSizesTest {
     void aProfileOfALargeExecutorHasAllPoints() {
         ProfilePoints points = ProfilePoints.of(512, 8192, 100_000, 1000);
         assertThat(points.rows()).hasSize(16).endsWith(512);
-        assertThat(points.prompts()).containsExactly(1024, 2048, 4096);
+        assertThat(points.prompts()).startsWith(576, 640, 704).endsWith(1216, 1280, 1536, 1792, 2048, 3072, 4096);
         assertThat(points.prefills()).containsExactly(128, 512, 2048);
         assertThat(points.contexts()).containsExactly(512, 2048, 8192, 32_768, 131_072);
         assertThat(points.transfers()).containsExactly(1, 8, 64, 512);
-        assertThat(points.count()).isEqualTo(16 + 3 + 3 + 5 + 4);
+        assertThat(points.count()).isEqualTo(16 + 17 + 3 + 5 + 4);
     }
 
     @Test
     void aProfileOfASmallExecutorEndsAtItsLimits() {
         ProfilePoints points = ProfilePoints.of(20, 100, 40, 9);
         assertThat(points.rows()).containsExactly(1, 8, 16);
-        assertThat(points.prompts()).isEmpty();
+        assertThat(points.prompts()).containsExactly(64, 100);
         assertThat(points.prefills()).containsExactly(100);
         assertThat(points.contexts()).containsExactly(512, 640);
         assertThat(points.transfers()).containsExactly(1, 8);
-        assertThat(ProfilePoints.of(20, 700, 50, 0).prompts()).containsExactly(512, 700);
+        assertThat(ProfilePoints.of(512, 700, 50, 0).prompts()).containsExactly(576, 640, 700);
     }
 }

@@ -8,8 +8,10 @@ public enum Component {
     PREFILL_ATTENTION,
     /** Decode attention on the GPU. */
     GPU_ATTENTION,
-    /** Decode attention on the CPU. */
+    /** Decode attention on the CPU for which a stage of the GPU waits. */
     CPU_ATTENTION,
+    /** Decode attention of in-flight tokens on the CPU. */
+    IN_FLIGHT_ATTENTION,
     /** Copies of KV between the KV tiers. */
     TRANSFER,
     /** Embedding of the tokens, before the first layer. */

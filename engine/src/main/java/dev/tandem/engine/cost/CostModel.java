@@ -39,6 +39,7 @@ public final class CostModel {
     private final Correction prefillAttention = new Correction();
     private final Correction gpuAttention = new Correction();
     private final Correction cpuAttention = new Correction();
+    private final Correction inFlightAttention = new Correction();
     private final Correction transfer = new Correction();
     private final Correction preLayer = new Correction();
     private final Correction postLayer = new Correction();
@@ -93,15 +94,35 @@ public final class CostModel {
      * with {@code tokens} of context in all. T_ca of NEO §3.2.
      */
     public double cpuAttention(int rows, long tokens) {
-        return inFlightAttention(rows, tokens) * cpuAttention.factor;
+        return profiledAttention(rows, tokens) * cpuAttention.factor;
     }
 
     /**
-     * Seconds of one layer's attention for in-flight tokens, always as profiled. The correction is learned from stages
-     * that the GPU waits for: there prefill offloads run at the same time and the slowest worker counts. In-flight
-     * tokens are independent tasks, so that correction is not valid for them.
+     * Seconds of one layer's attention for in-flight tokens. Its correction is learned from their own tasks. That of
+     * stages which the GPU waits for is not valid for them: there prefill offloads run at the same time and the slowest
+     * worker counts, while in-flight tokens are independent tasks.
      */
     public double inFlightAttention(int rows, long tokens) {
+        return profiledAttention(rows, tokens) * inFlightAttention.factor;
+    }
+
+    /**
+     * Learns from the tasks of in-flight tokens that the CPU computed during a step. Few tasks leave workers idle, and
+     * the mean time per worker then says nothing of the time per task.
+     *
+     * @param tasks attention of a token in a layer
+     * @param tokens of context, of all tasks
+     * @param measured seconds that a worker was busy, on average
+     */
+    public void observeInFlight(long tasks, long tokens, double measured) {
+        int workers = cpuRows[Math.min(1, cpuRows.length - 1)];
+        if (tasks >= workers) {
+            double round = profiledAttention(workers, tokens * workers / tasks);
+            observe(Component.IN_FLIGHT_ATTENTION, inFlightAttention.factor * round * tasks / workers, measured);
+        }
+    }
+
+    private double profiledAttention(int rows, long tokens) {
         if (rows <= 0) {
             return 0;
         }
@@ -173,6 +194,7 @@ public final class CostModel {
             case PREFILL_ATTENTION -> prefillAttention;
             case GPU_ATTENTION -> gpuAttention;
             case CPU_ATTENTION -> cpuAttention;
+            case IN_FLIGHT_ATTENTION -> inFlightAttention;
             case TRANSFER -> transfer;
             case PRE_LAYER -> preLayer;
             case POST_LAYER -> postLayer;

@@ -13,6 +13,8 @@ package dev.tandem.engine.step;
  * @param transfer swaps
  * @param preLayer embedding
  * @param postLayer logits and sampling
+ * @param cpuTasks attention of a token in a layer that the CPU computed; 0 when the executor does not count them
+ * @param cpuTokens context tokens that these attended to
  */
 public record StepTimes(
         long linear,
@@ -21,7 +23,21 @@ public record StepTimes(
         long cpuAttention,
         long transfer,
         long preLayer,
-        long postLayer) {
+        long postLayer,
+        long cpuTasks,
+        long cpuTokens) {
     /** Nothing was measured. */
-    public static final StepTimes NONE = new StepTimes(0, 0, 0, 0, 0, 0, 0);
+    public static final StepTimes NONE = new StepTimes(0, 0, 0, 0, 0, 0, 0, 0, 0);
+
+    /** Times of an executor that does not count the CPU's tasks. */
+    public StepTimes(
+            long linear,
+            long prefillAttention,
+            long gpuAttention,
+            long cpuAttention,
+            long transfer,
+            long preLayer,
+            long postLayer) {
+        this(linear, prefillAttention, gpuAttention, cpuAttention, transfer, preLayer, postLayer, 0, 0);
+    }
 }

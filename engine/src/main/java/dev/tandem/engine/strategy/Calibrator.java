@@ -56,6 +56,9 @@ public final class Calibrator implements PolicyScheduler.Calibration {
                     cost.postLayer(zero.outputs()) + cost.postLayer(one.outputs()),
                     times.postLayer());
         }
+        if (draft.shape() == Shape.ASYNC) {
+            cost.observeInFlight(times.cpuTasks(), times.cpuTokens(), times.cpuAttention() / 1e9);
+        }
         learn(
                 Component.PREFILL_ATTENTION,
                 layers * cost.prefillAttention(zero.prefillPairs()),

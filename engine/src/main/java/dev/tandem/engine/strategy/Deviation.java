@@ -16,6 +16,8 @@ public enum Deviation {
     CHUNKED_PREFILL("chunked-prefill", "false", "false", "true"),
     /** Steps with few tokens take prompt tokens that cost little, while requests wait for KV (ADR 10). */
     PIGGYBACKED_PREFILL("piggybacked-prefill", "false", "false", "true"),
+    /** Steps of prompts end where GEMMs take the least time per row, while requests wait (ADR 72). */
+    WHOLE_TILES("whole-tiles", "false", "false", "true"),
     /** Later requests may start before one that does not fit (ADR 9). */
     QUEUE_BYPASS("queue-bypass", "false", "false", "true"),
     /** Host and GPU sequences exchange tiers after some tokens. */

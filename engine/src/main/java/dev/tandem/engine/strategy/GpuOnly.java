@@ -19,9 +19,16 @@ import dev.tandem.engine.schedule.StepDraft;
  * @param queueBypasses max number of later requests that start before one that does not fit; 0 keeps the order of
  *     arrival
  * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 where every row costs the same
+ * @param wholeTiles where steps of prompts end while requests wait
  * @param forecasts whether a sequence starts only with room for the forecast growth of all sequences
  */
-public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, int piggybackedTokens, boolean forecasts)
+public record GpuOnly(
+        Budget budget,
+        Preemption preemption,
+        int queueBypasses,
+        int piggybackedTokens,
+        WholeTiles wholeTiles,
+        boolean forecasts)
         implements Policy {
     public GpuOnly {
         if (queueBypasses < 0) {
@@ -31,7 +38,7 @@ public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, i
 
     /** Starts a sequence only with room for the forecast growth of all sequences. */
     public GpuOnly(Budget budget, Preemption preemption, int queueBypasses, int piggybackedTokens) {
-        this(budget, preemption, queueBypasses, piggybackedTokens, true);
+        this(budget, preemption, queueBypasses, piggybackedTokens, WholeTiles.NONE, true);
     }
 
     /** Starts requests in the order of arrival and piggybacks no prompts. */
@@ -41,22 +48,29 @@ public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, i
 
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
+        StepDraft whole = draft(state, budget.maxBatchTokens());
+        int end = wholeTiles.end(whole);
+        StepDraft draft = end < whole.totalRows() ? draft(state, end) : whole;
+        why.because(
+                "gpu-only: %d rows, %d of them decode",
+                draft.load(0).rows(), draft.load(0).gpuRows());
+        return draft;
+    }
+
+    private StepDraft draft(SchedulerState state, int end) {
         StepDraft draft = new StepDraft(state, budget, forecasts);
         GpuTier.Kept kept = GpuTier.decodes(draft, sequence -> preemption == Preemption.SWAP);
         if (!kept.evicted()) {
             GpuTier.swapIn(draft);
         }
         Prefills prefills = new Prefills(true, true, sequence -> false, piggybackedTokens);
-        int maxRows = prefills.maxRows(draft, kept.unfinished());
+        int maxRows = Math.min(end, prefills.maxRows(draft, kept.unfinished()));
         prefills.resume(draft, kept.unfinished(), maxRows);
         if (!kept.evicted()
                 && draft.ins().size() == state.host().size()
                 && state.inFlight().isEmpty()) {
             prefills.start(draft, draft.gpuSequences(), queueBypasses, maxRows);
         }
-        why.because(
-                "gpu-only: %d rows, %d of them decode",
-                draft.load(0).rows(), draft.load(0).gpuRows());
         return draft;
     }
 }

@@ -144,6 +144,19 @@ public record Pipeline(
      * @param hostTokens whose attention the CPU might compute
      */
     private StepDraft gpuSide(SchedulerState state, int hostTokens) {
+        StepDraft whole = gpuSide(state, hostTokens, budget.maxBatchTokens());
+        int end = wholeTiles().end(whole);
+        return end < whole.totalRows() ? gpuSide(state, hostTokens, end) : whole;
+    }
+
+    private WholeTiles wholeTiles() {
+        return deviations.has(Deviation.WHOLE_TILES) && deviations.has(Deviation.CHUNKED_PREFILL)
+                ? new WholeTiles(predictor.cost()::linear)
+                : WholeTiles.NONE;
+    }
+
+    /** @param end max rows */
+    private StepDraft gpuSide(SchedulerState state, int hostTokens, int end) {
         StepDraft draft = new StepDraft(state, budget, deviations.has(Deviation.ROOM_TO_GROW));
         boolean chunked = deviations.has(Deviation.CHUNKED_PREFILL);
         GpuTier.Kept kept =
@@ -163,7 +176,7 @@ public record Pipeline(
         boolean reserves = chunked && deviations.has(Deviation.RESERVED_HOST_TOKENS);
         int forPrompts =
                 reserves ? maxBatchTokens - Math.min(hostTokens, maxBatchTokens / ROWS_PER_HOST_TOKEN) : maxBatchTokens;
-        int maxRows = Math.min(forPrompts, prefills.maxRows(draft, kept.unfinished()));
+        int maxRows = Math.min(Math.min(end, forPrompts), prefills.maxRows(draft, kept.unfinished()));
         prefills.resume(draft, kept.unfinished(), maxRows);
         if (!pays && draft.ins().size() < state.host().size() + state.inFlight().size()) {
             return draft; // as in gpu-only, sequences that have left the GPU return before prompts start

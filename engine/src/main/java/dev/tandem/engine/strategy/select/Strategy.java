@@ -20,6 +20,7 @@ import dev.tandem.engine.strategy.SameLayer;
 import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
 import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.TierRules;
+import dev.tandem.engine.strategy.WholeTiles;
 import dev.tandem.engine.strategy.paper.Apex;
 import dev.tandem.engine.strategy.paper.Neo;
 import dev.tandem.engine.strategy.paper.SimpleOffload;
@@ -138,12 +139,13 @@ public enum Strategy {
     private enum Group {
         ADMISSION(Deviation.ROOM_TO_GROW),
         CHUNKS(Deviation.CHUNKED_PREFILL),
-        GPU_PROMPTS(Deviation.PIGGYBACKED_PREFILL, Deviation.QUEUE_BYPASS),
+        GPU_PROMPTS(Deviation.PIGGYBACKED_PREFILL, Deviation.WHOLE_TILES, Deviation.QUEUE_BYPASS),
         STEP_5(Deviation.STEP_5_KEEPS, Deviation.STAGE_OVERHEAD),
         PIPELINE(
                 Deviation.RESERVED_HOST_TOKENS,
                 Deviation.LONGEST_WAITING_FIRST,
                 Deviation.PIGGYBACKED_PREFILL,
+                Deviation.WHOLE_TILES,
                 Deviation.ALTERNATING_STEP_4,
                 Deviation.WAITS_FOR_HOST_TOKENS,
                 Deviation.ROTATION,
@@ -289,6 +291,7 @@ public enum Strategy {
      * @param queueBypasses max number of later requests that start before one that does not fit
      * @param inFlight limits of the executor for in-flight tokens
      * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 to compute prompts at once
+     * @param wholeTiles where gpu-only ends steps of prompts
      */
     public record Options(
             Budget budget,
@@ -297,7 +300,8 @@ public enum Strategy {
             Deviations deviations,
             int queueBypasses,
             InFlightLimits inFlight,
-            int piggybackedTokens) {
+            int piggybackedTokens,
+            WholeTiles wholeTiles) {
         /** Options of which only the budget is set. */
         public static Options of(Budget budget) {
             return builder(budget).build();
@@ -317,6 +321,7 @@ public enum Strategy {
             private int queueBypasses;
             private InFlightLimits inFlight = InFlightLimits.UNLIMITED;
             private int piggybackedTokens;
+            private WholeTiles wholeTiles = WholeTiles.NONE;
 
             private Builder(Budget budget) {
                 this.budget = budget;
@@ -358,9 +363,16 @@ public enum Strategy {
                 return this;
             }
 
+            /** Sets where gpu-only ends steps of prompts: nowhere without it. */
+            public Builder wholeTiles(WholeTiles value) {
+                wholeTiles = value;
+                return this;
+            }
+
             /** Builds the options. */
             public Options build() {
-                return new Options(budget, preemption, rules, deviations, queueBypasses, inFlight, piggybackedTokens);
+                return new Options(
+                        budget, preemption, rules, deviations, queueBypasses, inFlight, piggybackedTokens, wholeTiles);
             }
         }
     }
@@ -508,6 +520,9 @@ public enum Strategy {
                 options.preemption(),
                 rules.has(Deviation.QUEUE_BYPASS) ? options.queueBypasses() : 0,
                 piggybackedTokens(options),
+                rules.has(Deviation.WHOLE_TILES) && rules.has(Deviation.CHUNKED_PREFILL)
+                        ? options.wholeTiles()
+                        : WholeTiles.NONE,
                 rules.has(Deviation.ROOM_TO_GROW));
     }
 
