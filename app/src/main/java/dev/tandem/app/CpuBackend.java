@@ -115,6 +115,7 @@ final class CpuBackend {
                 checkpoint.name(),
                 executor.weightBytes(),
                 executor.limits().fittingContext(options.contextTokens(checkpoint.config())),
+                chosen.cpu.threads(),
                 profile,
                 name -> new Profiler(executor, Clock.system(), options.seed, log.terminal()::count).measure(name),
                 Optional.empty());

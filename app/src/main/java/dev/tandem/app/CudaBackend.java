@@ -85,6 +85,7 @@ final class CudaBackend {
                 checkpoint.name(),
                 executor.weightBytes(),
                 context,
+                attentionThreads(options),
                 profileName(Gpu.of(executor.device()), checkpoint, options),
                 name -> executor.profile(name, log.terminal()::count),
                 Optional.of(() -> {

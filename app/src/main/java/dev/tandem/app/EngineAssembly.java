@@ -153,7 +153,7 @@ final class EngineAssembly implements AutoCloseable {
                     checkpoint,
                     tokenizer,
                     template,
-                    new GrammarCompilers(tokenizer, config.endTokens()),
+                    new GrammarCompilers(tokenizer, config.endTokens(), backend.threads()),
                     engine,
                     scheduling,
                     backend,

@@ -19,11 +19,14 @@ final class GrammarCompilers implements GrammarCompiler, AutoCloseable {
 
     private final Optional<Tokenizer> tokenizer;
     private final Set<Integer> ends;
+    private final int busyThreads;
     private Optional<GrammarCompiler> compiler = Optional.empty();
 
-    GrammarCompilers(Optional<Tokenizer> tokenizer, Set<Integer> ends) {
+    /** @param busyThreads that the executor keeps busy */
+    GrammarCompilers(Optional<Tokenizer> tokenizer, Set<Integer> ends, int busyThreads) {
         this.tokenizer = tokenizer;
         this.ends = ends;
+        this.busyThreads = busyThreads;
     }
 
     @Override
@@ -49,7 +52,7 @@ final class GrammarCompilers implements GrammarCompiler, AutoCloseable {
                     + "; install cargo (Rust 1.87 or newer) and build it again, or leave the grammar out");
         }
         try {
-            return new LlguidanceCompiler(Llguidance.find().get(), tokenizer.get(), ends);
+            return new LlguidanceCompiler(Llguidance.find().get(), tokenizer.get(), ends, busyThreads);
         } catch (GrammarException e) {
             return GrammarCompiler.unavailable(e.getMessage() + REMEDY);
         }

@@ -29,7 +29,7 @@ final class ModelGrammar implements AutoCloseable {
             tokenizer = EngineAssembly.tokenizer(checkpoint, true).orElseThrow();
             ends = checkpoint.config().endTokens();
         }
-        compiler = new LlguidanceCompiler(Llguidance.find().orElseThrow(), tokenizer, ends);
+        compiler = new LlguidanceCompiler(Llguidance.find().orElseThrow(), tokenizer, ends, 0);
     }
 
     int[] bitmask() {

@@ -21,11 +21,14 @@ class RecorderTest {
 
     /** A request of ten prompt tokens, of which eight were computed twice, and three output tokens. */
     private void serve() {
-        recorder.step(new StepRecord(0, new StepRecord.Tokens(8, 0, 0), 0, 0, 0, 0, StepTimes.NONE));
-        recorder.step(new StepRecord(1, new StepRecord.Tokens(10, 0, 0), 0, 0, 0, 0, StepTimes.NONE));
+        recorder.step(new StepRecord(
+                0, new StepRecord.Tokens(8, 0, 0), 0, 0, 0, 0, StepRecord.Sampling.AT_ONCE, StepTimes.NONE));
+        recorder.step(new StepRecord(
+                1, new StepRecord.Tokens(10, 0, 0), 0, 0, 0, 0, StepRecord.Sampling.AT_ONCE, StepTimes.NONE));
         recorder.firstToken(REQUEST, 5_000_000);
         for (int i = 0; i < 2; i++) {
-            recorder.step(new StepRecord(2 + i, new StepRecord.Tokens(0, 1, i), 0, 0, 0, 0, StepTimes.NONE));
+            recorder.step(new StepRecord(
+                    2 + i, new StepRecord.Tokens(0, 1, i), 0, 0, 0, 0, StepRecord.Sampling.AT_ONCE, StepTimes.NONE));
             recorder.nextToken(REQUEST, 2_000_000 + i * 2_000_000L);
         }
         recorder.finished(

@@ -31,14 +31,17 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.Queue;
+import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Runs step plans on the host's cores. Two KV pools in host memory stand for the GPU tier and the host tier.
  *
- * <p>{@link #submit} computes the whole plan, one stage after another. Two sub-batches alternate layer by layer.
- * In-flight tokens join the last sub-batch at the layers where {@link Readiness} says that their attention is back.
+ * <p>{@link #submitLayers} computes a plan's layers, one stage after another, and {@link #sample} its tokens;
+ * {@link #submit} does both. Two sub-batches alternate layer by layer. In-flight tokens join the last sub-batch at the
+ * layers where {@link Readiness} says that their attention is back.
  *
  * <p>Owned by: engine thread, which is also worker 0 of the pool.
  */
@@ -61,8 +64,17 @@ public final class CpuExecutor implements Executor {
     private final Queue<StepResult> results = new ArrayDeque<>();
     private final InFlightTokens inFlightTokens;
     private final StepClock clock = new StepClock(Clock.system());
+    private Optional<Computed> unsampled = Optional.empty();
     private float[] logits = new float[0];
     private @Nullable Thread pinnedCaller;
+
+    /**
+     * A plan whose layers are computed.
+     *
+     * @param batches how many of {@link #activations} hold its last layer's rows
+     * @param paused in-flight tokens that it has paused
+     */
+    private record Computed(StepPlan plan, int batches, List<Long> paused) {}
 
     /** An executor in which the attention of in-flight tokens is always back at once. */
     public CpuExecutor(Checkpoint checkpoint, CpuOptions options) {
@@ -155,8 +167,18 @@ public final class CpuExecutor implements Executor {
 
     @Override
     public void submit(StepPlan plan) {
+        submitLayers(plan);
+        sample(Set.of());
+    }
+
+    @Override
+    public void submitLayers(StepPlan plan) {
         if (results.size() == MAX_OUTSTANDING) {
             throw new ExecutorException("more than " + MAX_OUTSTANDING + " plans are outstanding; poll a result first");
+        }
+        if (unsampled.isPresent()) {
+            throw new ExecutorException("plan " + unsampled.get().plan().step()
+                    + " waits to be sampled; sample it before the next is submitted");
         }
         if (pinnedCaller != Thread.currentThread()) {
             pinnedCaller = Thread.currentThread();
@@ -165,19 +187,31 @@ public final class CpuExecutor implements Executor {
         workers.beginStep();
         try {
             clock.measure(Component.TRANSFER, () -> plan.swaps().forEach(this::swap));
-            List<Long> parked = inFlightTokens.park(plan.pause());
-            int batches = runLayers(plan);
-            List<StepResult.Sampled> sampled = new ArrayList<>();
-            List<StepResult.Lost> lost = new ArrayList<>();
+            List<Long> paused = inFlightTokens.park(plan.pause());
+            unsampled = Optional.of(new Computed(plan, runLayers(plan), paused));
+        } finally {
+            workers.endStep(); // threads that compute bitmasks may need the cores until the step samples
+        }
+    }
+
+    @Override
+    public void sample(Set<Long> skipped) {
+        Computed step = unsampled.orElseThrow(() -> new ExecutorException("no plan waits to be sampled"));
+        unsampled = Optional.empty();
+        List<StepResult.Sampled> sampled = new ArrayList<>();
+        List<StepResult.Lost> lost = new ArrayList<>();
+        workers.beginStep();
+        try {
             clock.measure(Component.POST_LAYER, () -> {
-                for (int i = 0; i < batches; i++) {
-                    sample(activations[i], sampled, lost);
+                for (int i = 0; i < step.batches(); i++) {
+                    sample(activations[i], skipped, sampled, lost);
                 }
             });
-            results.add(new StepResult(plan.step(), sampled, inFlightTokens.takeTrace(), parked, lost, clock.take()));
         } finally {
             workers.endStep();
         }
+        results.add(new StepResult(
+                step.plan().step(), sampled, inFlightTokens.takeTrace(), step.paused(), lost, clock.take()));
     }
 
     @Override
@@ -249,7 +283,8 @@ public final class CpuExecutor implements Executor {
     }
 
     /** Samples, and scores prompts, by the logits of the kept rows. */
-    private void sample(Activations a, List<StepResult.Sampled> sampled, List<StepResult.Lost> lost) {
+    private void sample(
+            Activations a, Set<Long> skipped, List<StepResult.Sampled> sampled, List<StepResult.Lost> lost) {
         int width = forward.logitsWidth();
         Throwable[] failures = new Throwable[a.chunks.size()];
         for (int from = 0; from < a.rows; from += LOGIT_ROWS) {
@@ -269,7 +304,7 @@ public final class CpuExecutor implements Executor {
                     if (chunk.scores(position - chunk.start())) {
                         PromptScorer scorer = chunk.scorer().orElseThrow();
                         scorer.score(position, logits, index * width, vocabulary, samplingScratch[worker]);
-                    } else {
+                    } else if (!skipped.contains(chunk.sequence())) {
                         TokenSampler sampler = chunk.sampler().orElseThrow();
                         choices[index] = sampler.choose(logits, index * width, vocabulary, samplingScratch[worker]);
                     }

@@ -394,6 +394,11 @@ public final class CudaExecutor implements Executor {
         steps.sample(skipped);
     }
 
+    @Override
+    public boolean drawsByBitmask() {
+        return true;
+    }
+
     private void prepare(StepPlan plan) {
         if (user != Thread.currentThread()) {
             user = Thread.currentThread();

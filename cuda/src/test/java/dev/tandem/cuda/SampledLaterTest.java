@@ -69,9 +69,15 @@ class SampledLaterTest {
 
         @Override
         public void submitLayers(StepPlan plan) {
-            submitted(plan, true);
-            later++;
+            boolean follows = outstanding > 0;
+            submitted(plan, follows);
+            later += follows ? 1 : 0;
             executor.submitLayers(plan);
+        }
+
+        @Override
+        public boolean drawsByBitmask() {
+            return executor.drawsByBitmask();
         }
 
         private void submitted(StepPlan plan, boolean isLater) {
@@ -113,8 +119,19 @@ class SampledLaterTest {
         }
     }
 
-    /** Of five tokens, the last two are forced. */
-    private record Forcing(int vocabulary) implements Grammar {
+    /** Of five tokens, the last two are forced. After a third of all tokens the bitmask is late. */
+    private static final class Forcing implements Grammar {
+        /** Questions for a late bitmask until it is ready. */
+        private static final int MAX_ASKED = 8;
+
+        private final int vocabulary;
+        /** Questions for bitmasks that were not ready. */
+        int late;
+
+        Forcing(int vocabulary) {
+            this.vocabulary = vocabulary;
+        }
+
         private boolean allows(int length, int token) {
             return length % 5 < 3 ? token % 2 == length % 2 : token == forced(length);
         }
@@ -136,7 +153,18 @@ class SampledLaterTest {
         public GrammarMatcher matcher() {
             return new GrammarMatcher() {
                 private int length;
+                /** How often the engine has asked for the bitmask. */
+                private int asked;
+
                 private boolean closed;
+
+                @Override
+                public boolean awaitReady(long maxNanos) {
+                    asked = maxNanos == Long.MAX_VALUE ? MAX_ASKED : asked + 1;
+                    boolean ready = length % 3 != 1 || asked >= MAX_ASKED;
+                    late += ready ? 0 : 1;
+                    return ready;
+                }
 
                 @Override
                 public boolean allows(int token) {
@@ -157,6 +185,7 @@ class SampledLaterTest {
                         throw new SamplingException("token " + token + " is not allowed at " + length);
                     }
                     length++;
+                    asked = 0;
                 }
 
                 @Override
@@ -164,6 +193,7 @@ class SampledLaterTest {
                     int[] all = new int[length % 5 == 3 ? 2 : 0];
                     for (int i = 0; i < all.length; i++) {
                         all[i] = forced(length++);
+                        asked = 0;
                     }
                     return all;
                 }
@@ -292,6 +322,7 @@ class SampledLaterTest {
         }
         assertThat(recorder.later).as("steps sampled later").isPositive();
         assertThat(recorder.skipped).as("rows not sampled then").isPositive();
+        assertThat(forcing.late).as("late bitmasks").isPositive();
     }
 
     /** A matcher that fails ends its request alone, though a step runs that computes its token. */

@@ -255,6 +255,9 @@ public final class ContentExecutor implements Executor {
                             chunk.sequence(), StepResult.Cause.SAMPLING, "the logits are NaN", false));
                 } else {
                     int last = chunk.start() + chunk.rows() - 1;
+                    fail(
+                            usesSamplers && !chunk.sampler().orElseThrow().awaitReady(0),
+                            "sequence " + chunk.sequence() + " is sampled at " + last + " before its bitmask is ready");
                     sample(chunk.sampler().orElseThrow(), chunk.sequence(), last, chunk.site());
                 }
             });
@@ -273,9 +276,8 @@ public final class ContentExecutor implements Executor {
 
     @Override
     public void submitLayers(StepPlan plan) {
-        fail(running.size() != 1, "the tokens before are known, so the plan can be sampled at once");
+        sampledLater += running.size();
         compute(plan);
-        sampledLater++;
     }
 
     @Override

@@ -13,8 +13,9 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
@@ -30,10 +31,17 @@ import java.util.concurrent.TimeoutException;
  * <p>Owned by: any thread.
  */
 public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable {
-    /** Leaves the other cores to the engine. A bitmask takes some 50 us, a step of a GPU several ms. */
+    /** Leaves the other cores to the engine, whatever it uses. */
     private static final int CORES_PER_THREAD = 4;
 
-    private static final int MAX_THREADS = 8;
+    private static final int MAX_COMPILATIONS = 8;
+    /** Of the engine thread and the event loops. */
+    private static final int OTHER_THREADS = 2;
+    /**
+     * For bitmasks. Those of 32 requests for the expression in {@code docs/results/grammar.jsonl} take 13 ms of CPU
+     * time, so 16 threads compute them within a step of 1 ms.
+     */
+    private static final int MAX_BITMASK_THREADS = 16;
     /**
      * Of a grammar. With as many, an object of 2,500 properties compiles in 1.5 s, and four times as many take 20 s.
      */
@@ -54,7 +62,8 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
     private final MemorySegment tokenizer;
     private final int vocabularySize;
     private final Set<Integer> ends;
-    private final ExecutorService threads;
+    private final ExecutorService moves;
+    private final ExecutorService bitmasks;
     private final int compilations;
     /** One permit per compilation at a time. */
     private final Semaphore compiling;
@@ -66,13 +75,14 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
      *
      * @param source tokenizes what grammars force; it must stay open
      * @param ends the model's end-of-sequence tokens, at least one
+     * @param busyThreads that the executor keeps busy; the cores that they leave compute bitmasks
      * @throws GrammarException when the library refuses the vocabulary
      */
-    public LlguidanceCompiler(Llguidance library, Tokenizer source, Set<Integer> ends) {
-        this(library, source, ends, MAX_TIME);
+    public LlguidanceCompiler(Llguidance library, Tokenizer source, Set<Integer> ends, int busyThreads) {
+        this(library, source, ends, busyThreads, MAX_TIME);
     }
 
-    LlguidanceCompiler(Llguidance library, Tokenizer source, Set<Integer> ends, Duration limit) {
+    LlguidanceCompiler(Llguidance library, Tokenizer source, Set<Integer> ends, int busyThreads, Duration limit) {
         this.library = library;
         Vocabulary vocabulary = source.vocabulary();
         byte[][] tokens = new byte[vocabulary.size()][];
@@ -88,10 +98,29 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
         this.ends = Set.copyOf(ends);
         this.limit = limit;
         int cores = Runtime.getRuntime().availableProcessors();
-        this.compilations = Math.clamp(cores / CORES_PER_THREAD, 1, MAX_THREADS);
+        this.compilations = Math.clamp(cores / CORES_PER_THREAD, 1, MAX_COMPILATIONS);
         this.compiling = new Semaphore(compilations);
-        this.threads = Executors.newFixedThreadPool(
-                compilations, thread("tandem-grammar-").factory());
+        this.moves = threads(compilations, "tandem-grammar-move-");
+        this.bitmasks = threads(bitmaskThreads(cores, busyThreads), "tandem-grammar-bitmask-");
+    }
+
+    /** As many as are compilations at least, because the executor may be idle. */
+    static int bitmaskThreads(int cores, int busyThreads) {
+        int idle = cores - busyThreads - OTHER_THREADS;
+        return Math.clamp(Math.max(idle, cores / CORES_PER_THREAD), 1, MAX_BITMASK_THREADS);
+    }
+
+    /** Starts all threads at once: one that the engine thread started would be bound to the engine's core. */
+    private static ExecutorService threads(int count, String name) {
+        ThreadPoolExecutor pool = new ThreadPoolExecutor(
+                count,
+                count,
+                0,
+                TimeUnit.SECONDS,
+                new LinkedBlockingQueue<>(),
+                thread(name).factory());
+        pool.prestartAllCoreThreads();
+        return pool;
     }
 
     private static Thread.Builder.OfPlatform thread(String name) {
@@ -124,7 +153,7 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
             }
             CompletableFuture<MemorySegment> start = new CompletableFuture<>();
             thread("tandem-grammar-compile-").start(() -> compile(source, start));
-            return new LlguidanceGrammar(library, await(start), vocabularySize, ends, threads);
+            return new LlguidanceGrammar(library, await(start), vocabularySize, ends, moves, bitmasks);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw RequestException.of(RequestException.Category.UNAVAILABLE, "the server is shutting down");
@@ -165,7 +194,8 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
 
     @Override
     public void close() {
-        threads.close();
+        moves.close();
+        bitmasks.close();
         if (compiling.tryAcquire(compilations)) { // else a compilation that took too long still reads it
             library.freeTokenizer(tokenizer);
             upcalls.close();

@@ -13,16 +13,24 @@ final class LlguidanceGrammar implements GrammarCompiler.Compiled {
     private final Llguidance library;
     private final int vocabulary;
     private final Set<Integer> ends;
-    private final Executor threads;
+    private final Executor moves;
+    private final Executor bitmasks;
     /** NULL once closed. */
     private MemorySegment start;
 
-    LlguidanceGrammar(Llguidance library, MemorySegment start, int vocabulary, Set<Integer> ends, Executor threads) {
+    LlguidanceGrammar(
+            Llguidance library,
+            MemorySegment start,
+            int vocabulary,
+            Set<Integer> ends,
+            Executor moves,
+            Executor bitmasks) {
         this.library = library;
         this.start = start;
         this.vocabulary = vocabulary;
         this.ends = ends;
-        this.threads = threads;
+        this.moves = moves;
+        this.bitmasks = bitmasks;
     }
 
     @Override
@@ -30,7 +38,7 @@ final class LlguidanceGrammar implements GrammarCompiler.Compiled {
         if (start.equals(MemorySegment.NULL)) {
             throw new IllegalStateException("the grammar is closed; it makes no further matchers");
         }
-        return new LlguidanceMatcher(library, library.cloneMatcher(start), vocabulary, ends, threads);
+        return new LlguidanceMatcher(library, library.cloneMatcher(start), vocabulary, ends, moves, bitmasks);
     }
 
     @Override

@@ -9,12 +9,16 @@ import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 
 /**
  * A matcher of llguidance. As soon as a token is accepted, a thread moves the library's matcher on. A bitmask is
  * computed when it is prepared for, by a thread, or when it is needed, by the caller. Whoever needs the result of a
- * task waits for it.
+ * task waits for it. Moves are short and have threads of their own, because the engine needs the tokens that the
+ * grammar forces and would otherwise wait for other matchers' bitmasks.
  *
  * <p>A token that is allowed is found to be so without the bitmask: that takes 2 us, a bitmask of which many tokens fit
  * 400 us.
@@ -28,12 +32,14 @@ final class LlguidanceMatcher implements GrammarMatcher {
     private final Llguidance library;
     private final int vocabulary;
     private final Set<Integer> ends;
-    private final Executor threads;
+    private final Executor moves;
+    private final Executor bitmasks;
     /** Collected with this object: closing memory that threads share is expensive. */
     private final MemorySegment bitmask;
 
-    /** NULL once closed. */
-    private MemorySegment matcher;
+    private final MemorySegment matcher;
+    /** No task that starts afterwards touches the library's matcher, which the last one frees. */
+    private volatile boolean closed;
 
     /** Tokens that come next without a choice; then there is no bitmask. */
     private int[] forced = NONE;
@@ -47,19 +53,30 @@ final class LlguidanceMatcher implements GrammarMatcher {
     /** The last task. */
     private CompletableFuture<Void> running;
 
-    LlguidanceMatcher(Llguidance library, MemorySegment matcher, int vocabulary, Set<Integer> ends, Executor threads) {
+    /**
+     * @param moves moves matchers on
+     * @param bitmasks computes bitmasks
+     */
+    LlguidanceMatcher(
+            Llguidance library,
+            MemorySegment matcher,
+            int vocabulary,
+            Set<Integer> ends,
+            Executor moves,
+            Executor bitmasks) {
         this.library = library;
         this.matcher = matcher;
         this.vocabulary = vocabulary;
         this.ends = ends;
-        this.threads = threads;
+        this.moves = moves;
+        this.bitmasks = bitmasks;
         this.bitmask = Arena.ofAuto().allocate(JAVA_INT, GrammarMatcher.words(vocabulary));
         start(NONE);
     }
 
     private void start(int... tokens) {
         hasBitmask = false;
-        running = CompletableFuture.runAsync(() -> orFail(() -> move(tokens)), threads);
+        running = CompletableFuture.runAsync(() -> orFail(() -> move(tokens)), moves);
     }
 
     /** Fails this matcher alone if the task throws: whoever waits for it serves other requests too. */
@@ -83,7 +100,7 @@ final class LlguidanceMatcher implements GrammarMatcher {
     }
 
     private void computeMask() {
-        if (failure.isEmpty() && forced.length == 0 && !library.computeMask(matcher, bitmask)) {
+        if (!closed && failure.isEmpty() && forced.length == 0 && !library.computeMask(matcher, bitmask)) {
             fail();
         }
     }
@@ -92,14 +109,10 @@ final class LlguidanceMatcher implements GrammarMatcher {
         failure = library.error(matcher).orElse("llguidance gives no reason");
     }
 
-    private boolean isClosed() {
-        return matcher.equals(MemorySegment.NULL);
-    }
-
     @Override
     public boolean allows(int token) {
         running.join();
-        return isClosed() || !failure.isEmpty() || isAllowed(token);
+        return closed || !failure.isEmpty() || isAllowed(token);
     }
 
     private boolean isAllowed(int token) {
@@ -118,15 +131,31 @@ final class LlguidanceMatcher implements GrammarMatcher {
 
     @Override
     public void prepareBitmask() {
-        if (!hasBitmask && !isClosed()) {
+        if (!hasBitmask && !closed) {
             hasBitmask = true;
-            running = running.thenRunAsync(() -> orFail(this::computeMask), threads);
+            running = running.thenRunAsync(() -> orFail(this::computeMask), bitmasks);
         }
+    }
+
+    @Override
+    public boolean awaitReady(long maxNanos) {
+        if (maxNanos > 0 && !running.isDone()) {
+            try {
+                running.get(maxNanos, TimeUnit.NANOSECONDS);
+            } catch (TimeoutException e) {
+                return false;
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            } catch (ExecutionException e) {
+                throw new IllegalStateException("a task of a matcher threw", e); // tasks catch what they throw
+            }
+        }
+        return running.isDone();
     }
 
     /** Computes the bitmask unless that is done. */
     private void completeBitmask() {
-        if (!hasBitmask && !isClosed()) {
+        if (!hasBitmask && !closed) {
             hasBitmask = true;
             orFail(this::computeMask);
         }
@@ -136,7 +165,7 @@ final class LlguidanceMatcher implements GrammarMatcher {
     public void fillBitmask(int[] target) {
         running.join();
         completeBitmask();
-        if (isClosed() || !failure.isEmpty()) {
+        if (closed || !failure.isEmpty()) {
             Arrays.fill(target, -1);
             return;
         }
@@ -153,7 +182,7 @@ final class LlguidanceMatcher implements GrammarMatcher {
     @Override
     public int[] acceptForced() {
         running.join();
-        if (isClosed() || forced.length == 0) {
+        if (closed || forced.length == 0) {
             return NONE;
         }
         int[] tokens = forced;
@@ -164,7 +193,7 @@ final class LlguidanceMatcher implements GrammarMatcher {
     @Override
     public void accept(int token) {
         running.join();
-        if (isClosed()) {
+        if (closed) {
             return;
         }
         if (failure.isEmpty() && !isAllowed(token)) {
@@ -180,10 +209,9 @@ final class LlguidanceMatcher implements GrammarMatcher {
 
     @Override
     public void close() {
-        running.join();
-        if (!isClosed()) {
-            library.freeMatcher(matcher);
-            matcher = MemorySegment.NULL;
+        if (!closed) {
+            closed = true;
+            running = running.thenRun(() -> library.freeMatcher(matcher)); // a bitmask may still be computed
         }
     }
 }

@@ -13,7 +13,6 @@ import java.util.ArrayDeque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.Set;
 
 /**
@@ -69,7 +68,7 @@ final class LateExecutor implements Executor {
     public void submitLayers(StepPlan plan) {
         submit(plan);
         unsampled = true;
-        sampledLater++;
+        sampledLater += plans.size() - 1;
     }
 
     @Override
@@ -88,33 +87,22 @@ final class LateExecutor implements Executor {
         }
         Set<Long> without = skipped;
         skipped = Set.of();
-        executor.submit(known(plans.remove(), without));
+        skippedRows += without.size();
+        executor.submitLayers(known(plans.remove()));
+        executor.sample(without);
         StepResult result = executor.poll();
         tokens.clear();
         result.sampled()
                 .forEach(sampled ->
                         tokens.put(sampled.sequence(), sampled.choice().token()));
-        return new StepResult(
-                result.step(),
-                result.sampled().stream()
-                        .filter(sampled -> !without.contains(sampled.sequence()))
-                        .toList(),
-                result.trace(),
-                result.paused(),
-                result.lost().stream()
-                        .filter(lost -> !without.contains(lost.sequence()))
-                        .toList(),
-                result.times());
+        return result;
     }
 
     /** The plan with the tokens that the plan before has sampled. */
-    private StepPlan known(StepPlan plan, Set<Long> without) {
+    private StepPlan known(StepPlan plan) {
         List<SubBatch> batches = plan.subBatches().stream()
-                .map(batch -> new SubBatch(
-                        batch.chunks().stream()
-                                .map(chunk -> known(chunk, without))
-                                .toList(),
-                        batch.staging()))
+                .map(batch ->
+                        new SubBatch(batch.chunks().stream().map(this::known).toList(), batch.staging()))
                 .toList();
         List<Admission> admissions = plan.admissions().stream()
                 .map(admission -> new Admission(
@@ -128,23 +116,13 @@ final class LateExecutor implements Executor {
                 plan.step(), plan.swaps(), batches, admissions, plan.slotsPerLayer(), plan.pause(), plan.resume());
     }
 
-    private Chunk known(Chunk chunk, Set<Long> without) {
+    private Chunk known(Chunk chunk) {
         int[] known = chunk.tokens().clone();
         for (int i = 0; i < known.length; i++) {
             known[i] = known(chunk.sequence(), known[i]);
         }
-        boolean skips = without.contains(chunk.sequence());
-        skippedRows += skips ? 1 : 0;
-        // the CPU's attention takes rows that are sampled only; their tokens are dropped
-        boolean samples = !skips || chunk.site() == AttentionSite.CPU_FROM_HOST;
         return new Chunk(
-                chunk.sequence(),
-                chunk.start(),
-                known,
-                chunk.kv(),
-                chunk.site(),
-                samples ? chunk.sampler() : Optional.empty(),
-                chunk.scorer());
+                chunk.sequence(), chunk.start(), known, chunk.kv(), chunk.site(), chunk.sampler(), chunk.scorer());
     }
 
     private int known(long sequence, int token) {

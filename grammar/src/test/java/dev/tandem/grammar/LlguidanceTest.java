@@ -18,6 +18,8 @@ import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
@@ -390,12 +392,19 @@ class LlguidanceTest {
                 .collect(Collectors.joining(", ", "{\"allOf\": [", "]}"));
     }
 
+    @ParameterizedTest
+    @CsvSource({"2, 2, 1", "2, 0, 1", "4, 0, 2", "16, 0, 14", "16, 14, 4", "16, 16, 4", "64, 0, 16", "64, 62, 16"})
+    void bitmasksAreComputedOnTheCoresThatTheExecutorLeaves(int cores, int busy, int threads) {
+        assertThat(LlguidanceCompiler.bitmaskThreads(cores, busy)).isEqualTo(threads);
+    }
+
     @Test
     void slowGrammarsAreGivenUp() {
         LlguidanceCompiler impatient = new LlguidanceCompiler(
                 Llguidance.find().orElseThrow(),
                 Vocabularies.TOKENIZER,
                 Set.of(Vocabularies.END),
+                0,
                 Duration.ofMillis(1));
         assertThatThrownBy(() -> impatient.compile(schema(slowSchema())))
                 .isInstanceOf(GrammarException.class)

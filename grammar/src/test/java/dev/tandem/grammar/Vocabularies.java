@@ -76,7 +76,7 @@ final class Vocabularies {
     /** A compiler over {@link #BYTES}; the test is skipped where the build has no llguidance. */
     static LlguidanceCompiler compiler() {
         assumeTrue(Llguidance.find().isPresent(), Llguidance.reason());
-        return new LlguidanceCompiler(Llguidance.find().orElseThrow(), TOKENIZER, Set.of(END, OTHER_END));
+        return new LlguidanceCompiler(Llguidance.find().orElseThrow(), TOKENIZER, Set.of(END, OTHER_END), 0);
     }
 
     /** Random allowed tokens until an end token; at most {@code max} tokens, then an empty text. */

@@ -4,6 +4,7 @@ import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
+import java.util.Set;
 
 /** An executor whose steps do not finish while the test blocks it. */
 final class GatedExecutor implements Executor {
@@ -31,6 +32,16 @@ final class GatedExecutor implements Executor {
     @Override
     public void submit(StepPlan plan) {
         executor.submit(plan);
+    }
+
+    @Override
+    public void submitLayers(StepPlan plan) {
+        executor.submitLayers(plan);
+    }
+
+    @Override
+    public void sample(Set<Long> skipped) {
+        executor.sample(skipped);
     }
 
     @Override

@@ -18,6 +18,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Queue;
+import java.util.Set;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.UnaryOperator;
 
@@ -133,6 +134,15 @@ final class ScriptedModel implements Tokenizer, Executor {
     public void submit(StepPlan plan) {
         plans.add(plan);
     }
+
+    @Override
+    public void submitLayers(StepPlan plan) {
+        submit(plan);
+    }
+
+    /** Nothing to do: the script needs no bitmask, so none is late, and a step samples when it is polled. */
+    @Override
+    public void sample(Set<Long> skipped) {}
 
     @Override
     public StepResult poll() {

@@ -12,7 +12,7 @@ import java.util.Locale;
 
 /**
  * Times steps on the GPU: when they begin and end, and how long the GPU is busy in them and idle between them. A pause
- * within a step, until the host begins to sample it, counts as idle; what the host then waits for a bitmask does not.
+ * within a step, until the host has the draws and bitmasks to sample it, counts as idle.
  *
  * <p>Owned by: engine thread.
  */

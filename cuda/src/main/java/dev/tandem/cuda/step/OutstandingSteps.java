@@ -104,6 +104,9 @@ public final class OutstandingSteps {
 
     /** As {@link Executor#submit}. */
     public void submit(StepPlan plan) {
+        if (!outstanding.isEmpty() || !finished.isEmpty()) {
+            PlanRows.requireIndependent(plan);
+        }
         submit(plan, Sampling.NOW);
     }
 
@@ -158,9 +161,10 @@ public final class OutstandingSteps {
         }
         try {
             Outstanding step = outstanding.remove();
-            clock.resume(stream, step.clock());
-            Launched launched = launcher.sampleLater(step.launched(), skipped, addresses(step.clock()));
+            Launched launched = launcher.draw(step.launched(), skipped);
             outstanding.add(new Outstanding(step.plan(), launched, step.clock(), step.limitNanos()));
+            clock.resume(stream, step.clock()); // until here the GPU has nothing to do, bitmasks included
+            launcher.sampleLater(launched, addresses(step.clock()));
             clock.end(stream, step.clock());
             unsampled = false;
         } catch (CudaException e) {

@@ -1,6 +1,7 @@
 package dev.tandem.cuda.step;
 
 import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
@@ -53,6 +54,23 @@ public final class PlanRows {
             batches.add(List.of());
         }
         return batches;
+    }
+
+    /**
+     * Checks a plan that is sampled at once while the result of the plan before is not read.
+     *
+     * @throws ExecutorException when a draw depends on that result: it would have the bitmask of another token
+     */
+    static void requireIndependent(StepPlan plan) {
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                if (chunk.sampler().filter(TokenSampler::dependsOnOutput).isPresent()) {
+                    throw new ExecutorException("plan " + plan.step() + " samples sequence " + chunk.sequence()
+                            + ", whose grammar or penalties depend on a result that was not polled; submit its layers"
+                            + " and sample it after the result");
+                }
+            }
+        }
     }
 
     private static List<Chunk> ordered(SubBatch batch) {

@@ -97,7 +97,7 @@ public final class StepLauncher {
     public enum Sampling {
         /** Behind its layers; their draws are uploaded with the step's other inputs. */
         NOW,
-        /** By {@link #sampleLater}, once the tokens of the step before are known. */
+        /** By {@link #draw} and {@link #sampleLater}, once the tokens of the step before are known. */
         LATER
     }
 
@@ -168,22 +168,28 @@ public final class StepLauncher {
             case PASSES -> passes(plan, batches, slots, resumed, sameLayer, sampling);
         };
         if (sampling == Sampling.NOW) {
+            fillBitmasks(last);
             chooseAndReport(last, report);
         }
         return last;
     }
 
     /**
-     * Enqueues the sampling of a step that was launched for {@link Sampling#LATER}. No other step has been launched
-     * since, and the step before has ended.
+     * Makes the draws of a step that was launched for {@link Sampling#LATER}, and waits for their bitmasks. It enqueues
+     * nothing. The step before has ended.
      *
      * @param skipped sequences whose rows are not sampled
      */
-    public Launched sampleLater(Launched launched, Set<Long> skipped, Report report) {
+    public Launched draw(Launched launched, Set<Long> skipped) {
         Launched drawn = launched.with(draws(launched.inputs(), launched.sampled(), skipped), skipped);
-        launched.inputs().uploadDraws(stream);
-        chooseAndReport(drawn, report);
+        fillBitmasks(drawn);
         return drawn;
+    }
+
+    /** Enqueues the sampling of a step after {@link #draw}. No other step has been launched since its layers. */
+    public void sampleLater(Launched drawn, Report report) {
+        drawn.inputs().uploadDraws(stream);
+        chooseAndReport(drawn, report);
     }
 
     private void chooseAndReport(Launched launched, Report report) {
@@ -194,10 +200,7 @@ public final class StepLauncher {
         }
     }
 
-    /**
-     * Samples the tokens that are not argmax tokens, and reports log-probabilities. Bitmasks may still be computed
-     * while the GPU runs the layers, which are enqueued before.
-     */
+    /** Samples the tokens that are not argmax tokens, and reports log-probabilities. */
     private void choose(Launched launched, Report report) {
         StepBuffer step = launched.inputs();
         int samples = launched.samples();
@@ -206,7 +209,10 @@ public final class StepLauncher {
         if (step.adjustedCount() > 0) {
             sampler.adjust(stream, step);
         }
-        mask(launched);
+        if (masks.count() > 0) {
+            masks.upload(stream);
+            sampler.mask(stream, masks);
+        }
         if (step.drawCount() > 0 || slotsDraw) {
             sampler.sample(stream, step, step.drawCount(), slotsDraw ? slots : 0, samples);
         }
@@ -217,17 +223,13 @@ public final class StepLauncher {
         }
     }
 
-    private void mask(Launched launched) {
+    private void fillBitmasks(Launched launched) {
         masks.clear();
         for (int row = 0; row < launched.draws().size(); row++) {
             if (launched.draws().get(row).filter(TokenSampler.Draw::masked).isPresent()) {
                 TokenSampler of = launched.sampled().get(row).sampler().orElseThrow();
                 masks.add(row, of.matcher().orElseThrow());
             }
-        }
-        if (masks.count() > 0) {
-            masks.upload(stream);
-            sampler.mask(stream, masks);
         }
     }
 

@@ -5,8 +5,14 @@ import static org.assertj.core.api.Assertions.assertThatCode;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.step.AttentionSite;
+import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
 import java.util.List;
+import java.util.Optional;
+import java.util.Set;
 import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -47,6 +53,25 @@ class PlanRowsTest {
                 .hasMessageContaining("65 finish within the step")
                 .hasMessageContaining("64 slots")
                 .hasMessageContaining("--max-num-seqs");
+    }
+
+    private static StepPlan sampling(SamplingParams params) {
+        TokenSampler sampler = new TokenSampler(params, new int[] {5}, Set.of(), 1);
+        Chunk chunk = new Chunk(
+                3, 1, new int[] {Chunk.PLACEHOLDER}, new int[] {0}, AttentionSite.GPU_FROM_GPU, Optional.of(sampler));
+        return StepPlan.unified(7, List.of(), List.of(chunk));
+    }
+
+    @Test
+    void aDrawThatDependsOnAnUnreadResultIsRefused() {
+        SamplingParams.Builder params = SamplingParams.builder().temperature(1).maxTokens(4);
+        assertThatCode(() -> PlanRows.requireIndependent(sampling(params.build())))
+                .doesNotThrowAnyException();
+        assertThatThrownBy(() -> PlanRows.requireIndependent(
+                        sampling(params.presencePenalty(0.5).build())))
+                .isInstanceOf(ExecutorException.class)
+                .hasMessageContaining("plan 7 samples sequence 3")
+                .hasMessageContaining("submit its layers");
     }
 
     @Test

@@ -24,8 +24,9 @@ public interface Executor extends AutoCloseable {
     void submit(StepPlan plan);
 
     /**
-     * Accepts a plan without the sampling of its rows, whose draws depend on the result of the plan before. That one is
-     * outstanding. {@link #sample} follows once its result is known, before any other plan is submitted.
+     * Accepts a plan without the sampling of its rows. {@link #sample} follows before any other plan is submitted, and
+     * once the result of the plan before is known, on which the draws may depend. An executor whose rows may have a
+     * grammar implements both.
      */
     default void submitLayers(StepPlan plan) {
         throw new UnsupportedOperationException("this executor samples in submit");
@@ -34,10 +35,16 @@ public interface Executor extends AutoCloseable {
     /**
      * Samples the rows of the plan of {@link #submitLayers}, with the samplers and matchers as they are now.
      *
-     * @param skipped sequences of which the result has no token: they have ended, or their token is known already
+     * @param skipped sequences of which the result has no token: they have ended, their token is known already, or a
+     *     later plan computes the row again and samples it. Their samplers draw nothing
      */
     default void sample(Set<Long> skipped) {
         throw new UnsupportedOperationException("this executor samples in submit");
+    }
+
+    /** Whether a row with a grammar is drawn by its bitmask also where the most probable token is wanted. */
+    default boolean drawsByBitmask() {
+        return false;
     }
 
     /** True when {@link #submit} computes the step itself, so that the engine thread can do nothing beside it. */

@@ -185,7 +185,7 @@ public final class EngineLoop {
      */
     private void emit(StepPipeline.Settled settled) {
         long now = settled.settledNanos();
-        pipeline.register(settled.step().plan(), settled.result());
+        pipeline.register(settled.step(), settled.result());
         for (StepResult.Sampled sampled : settled.result().sampled()) {
             Sequence sequence = pipeline.get(sampled.sequence());
             if (sequence != null) { // else it was cancelled or ended while the step ran
@@ -196,8 +196,13 @@ public final class EngineLoop {
         pipeline.freeLeaving();
         Decision decision = scheduler.completed(settled.result(), settled.tookNanos());
         StepPipeline.Step step = settled.step();
-        StepRecord record =
-                StepRecord.of(step.plan(), settled.result(), step.started(), step.planNanos(), settled.tookNanos());
+        StepRecord record = StepRecord.of(
+                step.plan(),
+                settled.result(),
+                step.started(),
+                step.planNanos(),
+                settled.tookNanos(),
+                step.sampling().record());
         step.event().commit(record, decision);
         listener.step(record);
     }

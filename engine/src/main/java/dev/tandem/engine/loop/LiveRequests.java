@@ -163,6 +163,9 @@ final class LiveRequests implements OutputProcessor.RequestEnds {
         if (sequence.state() == RequestState.ON_GPU) {
             appendForced(sequence, now);
         }
+        if (pipeline.get(sequence.key()) != null) {
+            pipeline.prepareBitmask(sequence);
+        }
     }
 
     private void appendForced(Sequence sequence, long now) {

@@ -6,7 +6,6 @@ import dev.tandem.engine.observe.StepEvent;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
-import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.schedule.PlanCommitter;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.step.Chunk;
@@ -16,12 +15,10 @@ import dev.tandem.engine.step.SubBatch;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
-import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -53,7 +50,8 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>A step may have rows whose draws depend on the result of the step before, by a grammar or a penalty. If that
  * result is not known at the submit, the executor computes the layers only. It samples as soon as the result is
- * applied, and before the next plan is submitted.
+ * applied, and before the next plan is made. A step with grammars always samples behind its layers, because rows whose
+ * bitmask is late are left out ({@link StepSampling}). What the table says of the submit then holds of the sampling.
  *
  * <p>In-flight tokens follow neither column: the executor owns their blocks until a result names them.
  *
@@ -67,8 +65,9 @@ final class StepPipeline {
      * @param started when planning began
      * @param planNanos time that planning took
      * @param event for recordings, begun at the submit
+     * @param sampling which rows it samples
      */
-    record Step(StepPlan plan, boolean async, long started, long planNanos, StepEvent event) {}
+    record Step(StepPlan plan, boolean async, long started, long planNanos, StepEvent event, StepSampling sampling) {}
 
     /**
      * A step with its result.
@@ -77,6 +76,12 @@ final class StepPipeline {
      * @param settledNanos when the result came
      */
     record Settled(Step step, StepResult result, long tookNanos, long settledNanos) {}
+
+    /**
+     * Bitmasks are waited for until the last step's time divided by this has passed since the step began: its layers
+     * still run then, and the time left is for the next plan and its launch. Not tuned.
+     */
+    private static final int WAIT_DIVISOR = 2;
 
     private final Executor executor;
     private final Clock clock;
@@ -92,10 +97,10 @@ final class StepPipeline {
     private boolean exposed;
     /** True while the last submitted step waits for the result of the step before, to sample. */
     private boolean unsampled;
-    /** Sequences of which that step need not sample a token. */
-    private final Set<Long> skipped = new HashSet<>();
 
     private long lastSettled = Long.MIN_VALUE;
+    /** From the submit of the last settled step, or the result before it, to its result. */
+    private long lastTook;
     /** True once the executor is gone: no block is freed any more. */
     private boolean abandoned;
 
@@ -136,50 +141,53 @@ final class StepPipeline {
     void submit(StepPlan plan, long started) {
         long planned = clock.nanos();
         StepEvent event = new StepEvent();
-        unsampled = !submitted.isEmpty() && dependsOnOutput(plan);
+        boolean follows = !submitted.isEmpty();
+        StepSampling sampling = StepSampling.of(plan, follows, executor.drawsByBitmask());
+        unsampled = sampling.isBehindLayers();
         if (unsampled) {
             executor.submitLayers(plan);
         } else {
             executor.submit(plan);
         }
         boolean async = executor.allowsAsyncScheduling();
-        if (async) {
-            countComputed(plan);
-            slide(plan);
-            addPlaceholders(plan);
-        }
         exposed = !async;
-        submitted.add(new Step(plan, async, started, planned - started, event));
+        Step step = new Step(plan, async, started, planned - started, event, sampling);
+        submitted.add(step);
+        if (!unsampled) {
+            countAhead(step);
+        } else if (!follows) {
+            sample();
+        }
     }
 
-    private static boolean dependsOnOutput(StepPlan plan) {
-        for (SubBatch batch : plan.subBatches()) {
-            for (Chunk chunk : batch.chunks()) {
-                if (chunk.sampler().filter(TokenSampler::dependsOnOutput).isPresent()) {
-                    return true;
-                }
-            }
-        }
-        return false;
+    /** Lets a thread compute the bitmask after the token that a sequence has just received. */
+    void prepareBitmask(Sequence sequence) {
+        boolean onGpu = sequence.state() == RequestState.ON_GPU;
+        sequence.sampler().prepare(onGpu && executor.drawsByBitmask());
     }
 
     /**
      * Has the step that runs sample, if it waits for the result that has just been applied.
      *
-     * <p>In the result of that step, sequences that have ended have no token, nor have those of {@link #skipSample}.
+     * <p>In the result of that step, sequences that have ended have no token, nor have those of {@link #skipSample},
+     * nor those whose bitmask is late.
      */
     void sample() {
-        if (unsampled) {
-            executor.sample(Set.copyOf(skipped));
-            unsampled = false;
-            skipped.clear();
+        if (!unsampled) {
+            return;
         }
+        Step step = submitted.getLast();
+        long began = Math.max(step.started() + step.planNanos(), lastSettled);
+        step.sampling().leaveOutLate(step.plan(), live, clock, began + lastTook / WAIT_DIVISOR);
+        executor.sample(step.sampling().notSampled());
+        unsampled = false;
+        countAhead(step);
     }
 
     /** The sequence's next token is known, so a step that runs and has not sampled need not. */
     void skipSample(Sequence sequence) {
         if (unsampled) {
-            skipped.add(sequence.key());
+            submitted.getLast().sampling().skip(sequence.key());
         }
     }
 
@@ -195,21 +203,31 @@ final class StepPipeline {
         long now = clock.nanos();
         long took = now - Math.max(step.started() + step.planNanos(), lastSettled);
         lastSettled = now;
+        lastTook = took;
         submitted.removeFirst();
         if (!step.async()) {
             exposed = false;
-            countComputed(step.plan());
+            countComputed(step);
         }
         returnInFlight(step.plan(), result);
         return new Settled(step, result, took, now);
     }
 
-    private void countComputed(StepPlan plan) {
-        for (SubBatch batch : plan.subBatches()) {
+    /** Lets the next plan count on an asynchronous step, which has sampled or is about to. */
+    private void countAhead(Step step) {
+        if (step.async()) {
+            countComputed(step);
+            slide(step.plan());
+            addPlaceholders(step);
+        }
+    }
+
+    private void countComputed(Step step) {
+        for (SubBatch batch : step.plan().subBatches()) {
             for (Chunk chunk : batch.chunks()) {
                 Sequence sequence = live.get(chunk.sequence());
                 if (sequence != null) { // else the step before has ended it
-                    sequence.advance(chunk.rows());
+                    sequence.advance(step.sampling().computed(chunk));
                 }
             }
         }
@@ -235,10 +253,11 @@ final class StepPipeline {
      * Lets later sequences hit the KV that a step has computed or moved, but for sequences that it has lost, and then
      * frees what lies behind their windows.
      */
-    void register(StepPlan plan, StepResult result) {
+    void register(Step step, StepResult result) {
+        StepPlan plan = step.plan();
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
-                register(chunk.sequence(), chunk.start() + chunk.rows());
+                register(chunk.sequence(), chunk.start() + step.sampling().computed(chunk));
             }
         }
         // steps that move KV or return in-flight tokens have no step after them yet, so all is computed
@@ -266,13 +285,13 @@ final class StepPipeline {
         }
     }
 
-    private void addPlaceholders(StepPlan plan) {
-        for (SubBatch batch : plan.subBatches()) {
+    private void addPlaceholders(Step step) {
+        for (SubBatch batch : step.plan().subBatches()) {
             for (Chunk chunk : batch.chunks()) {
-                if (chunk.sampler().isEmpty()) {
+                Sequence sequence = live.get(chunk.sequence());
+                if (sequence == null || !step.sampling().samples(chunk)) {
                     continue;
                 }
-                Sequence sequence = planned(chunk);
                 sequence.addPlaceholder();
                 if (sequence.length() >= sequence.limit()) {
                     committer.register(sequence, chunk.start() + chunk.rows());

@@ -18,10 +18,30 @@ import java.util.Set;
  * @param startedNanos when planning began, by the engine's clock
  * @param planNanos time that planning took
  * @param executeNanos from the submit, or from the result before if that came later, to the result
+ * @param sampling when it sampled
  * @param times where the time of the step went, as far as the executor measures it
  */
 public record StepRecord(
-        long step, Tokens tokens, int swaps, long startedNanos, long planNanos, long executeNanos, StepTimes times) {
+        long step,
+        Tokens tokens,
+        int swaps,
+        long startedNanos,
+        long planNanos,
+        long executeNanos,
+        Sampling sampling,
+        StepTimes times) {
+    /**
+     * When a step sampled its rows.
+     *
+     * @param later whether it sampled once the result of the step before was applied
+     * @param leftOut rows that it did not sample because their bitmask was late
+     * @param waitNanos time that it waited for bitmasks
+     */
+    public record Sampling(boolean later, int leftOut, long waitNanos) {
+        /** A step without grammars, whose draws depend on no result. */
+        public static final Sampling AT_ONCE = new Sampling(false, 0, 0);
+    }
+
     /**
      * Tokens that a step computed.
      *
@@ -58,7 +78,7 @@ public record StepRecord(
 
     /** The record of a step with its result. */
     public static StepRecord of(
-            StepPlan plan, StepResult result, long startedNanos, long planNanos, long executeNanos) {
+            StepPlan plan, StepResult result, long startedNanos, long planNanos, long executeNanos, Sampling sampling) {
         return new StepRecord(
                 plan.step(),
                 Tokens.of(plan, result),
@@ -66,6 +86,7 @@ public record StepRecord(
                 startedNanos,
                 planNanos,
                 executeNanos,
+                sampling,
                 result.times());
     }
 }

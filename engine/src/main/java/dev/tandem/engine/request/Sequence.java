@@ -40,6 +40,7 @@ public final class Sequence {
     private int cachedTokens = -1;
 
     private RequestState state = RequestState.WAITING;
+    private BitmaskTiming bitmaskTiming = BitmaskTiming.IN_TIME;
 
     /**
      * Creates a sequence that holds the request's prompt and has nothing computed.
@@ -95,6 +96,16 @@ public final class Sequence {
     /** Changes where it stands. */
     public void state(RequestState next) {
         state = next;
+    }
+
+    /** Whether its grammar's bitmasks are ready when steps sample it. */
+    public BitmaskTiming bitmaskTiming() {
+        return bitmaskTiming;
+    }
+
+    /** Notes whether its grammar's bitmasks are ready when steps sample it. */
+    public void bitmaskTiming(BitmaskTiming next) {
+        bitmaskTiming = next;
     }
 
     /** Prompt and output tokens so far, placeholders included. */

@@ -23,6 +23,16 @@ public interface GrammarMatcher {
     default void prepareBitmask() {}
 
     /**
+     * Waits until threads have computed what they were asked for, so that no method waits for them.
+     *
+     * @param maxNanos max time to wait; with 0 it only asks
+     * @return false when the time did not suffice
+     */
+    default boolean awaitReady(long maxNanos) {
+        return true;
+    }
+
+    /**
      * Writes which tokens may come next.
      *
      * @param bitmask receives in bit {@code token % 32} of word {@code token / 32} whether the token is allowed; at

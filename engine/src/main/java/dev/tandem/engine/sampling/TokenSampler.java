@@ -120,7 +120,6 @@ public final class TokenSampler {
         if (!drawsOnDevice(max, maskRoom)) {
             return Optional.empty();
         }
-        matcher.ifPresent(GrammarMatcher::prepareBitmask); // while the device computes the logits
         return Optional.of(new Draw(
                 params.temperature(),
                 params.topK(),
@@ -213,10 +212,28 @@ public final class TokenSampler {
             uniform();
             count(token);
         }
-        if (!params.greedy()) {
-            matcher.get().prepareBitmask(); // every draw needs it; it is computed while the next step runs
-        }
         return forced;
+    }
+
+    /**
+     * Lets a thread compute the bitmask that the next draw needs; without effect where that has been done.
+     *
+     * @param byBitmask whether the next draw needs one also at temperature 0, because a device makes it
+     */
+    public void prepare(boolean byBitmask) {
+        if (byBitmask || !params.greedy()) {
+            matcher.ifPresent(GrammarMatcher::prepareBitmask);
+        }
+    }
+
+    /**
+     * Waits until the next draw has what its grammar's threads compute for it, after {@link #prepare}.
+     *
+     * @param maxNanos max time to wait; with 0 it only asks
+     * @return false when the time did not suffice
+     */
+    public boolean awaitReady(long maxNanos) {
+        return matcher.isEmpty() || matcher.get().awaitReady(maxNanos);
     }
 
     private void note(int token) {

@@ -14,6 +14,7 @@ import dev.tandem.engine.step.SubBatch;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -59,8 +60,9 @@ public final class PlanCommitter {
         // before the moves: staging must not lie in blocks that a move of the same step still reads
         int[] staging = kv.borrow(draft.stagingBlocks());
         List<Swap> swaps = swaps(blocks);
-        List<Chunk> first = chunks(draft.rows(0));
-        List<Chunk> second = chunks(draft.rows(1));
+        Set<Sequence> late = LateBitmasks.leftOut(draft);
+        List<Chunk> first = chunks(draft.rows(0), late);
+        List<Chunk> second = chunks(draft.rows(1), late);
         List<Admission> admissions = admissions(draft.admissions());
         swaps = withDemotions(swaps);
         blocks.uses().forEach(kv::endCopy);
@@ -171,11 +173,14 @@ public final class PlanCommitter {
         }
     }
 
-    private List<Chunk> chunks(List<StepDraft.Row> rows) {
+    private List<Chunk> chunks(List<StepDraft.Row> rows, Set<Sequence> leftOut) {
         List<Chunk> chunks = new ArrayList<>(rows.size());
         for (StepDraft.Row row : rows) {
             Sequence sequence = row.sequence();
             grow(sequence);
+            if (leftOut.contains(sequence)) {
+                continue;
+            }
             boolean last = row.rows() == sequence.remaining();
             chunks.add(new Chunk(
                     sequence.key(),

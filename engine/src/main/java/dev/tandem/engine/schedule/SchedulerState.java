@@ -138,7 +138,7 @@ public final class SchedulerState {
         return preemptions;
     }
 
-    /** Sequences that the last step computed, in-flight ones included. */
+    /** Sequences that the last step computed, in-flight ones and those that wait for a bitmask included. */
     public int scheduled() {
         return scheduled;
     }

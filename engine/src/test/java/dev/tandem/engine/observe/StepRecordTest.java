@@ -47,7 +47,8 @@ class StepRecordTest {
                 List.of(),
                 List.of(),
                 StepTimes.NONE);
-        StepRecord.Tokens tokens = StepRecord.of(plan, result, 0, 0, 0).tokens();
+        StepRecord.Tokens tokens = StepRecord.of(plan, result, 0, 0, 0, StepRecord.Sampling.AT_ONCE)
+                .tokens();
         assertThat(tokens).isEqualTo(new StepRecord.Tokens(8, 4 + 1, 2 + 1));
     }
 }

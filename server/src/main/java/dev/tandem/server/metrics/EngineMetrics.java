@@ -38,6 +38,9 @@ public class EngineMetrics implements EngineListener {
     private final DoubleConsumer cachedTokens;
     private final DoubleConsumer generationTokens;
     private final DoubleConsumer hostTokens;
+    private final DoubleConsumer stepsSampledLater;
+    private final DoubleConsumer bitmaskWait;
+    private final DoubleConsumer lateBitmasks;
     private final Map<FinishReason, DoubleConsumer> finished = new EnumMap<>(FinishReason.class);
     private final DoubleConsumer failed;
     private final DoubleConsumer rejected;
@@ -60,6 +63,9 @@ public class EngineMetrics implements EngineListener {
         cachedTokens = registry.counter(Metric.PROMPT_TOKENS_CACHED);
         generationTokens = registry.counter(Metric.GENERATION_TOKENS);
         hostTokens = registry.counter(Metric.HOST_DECODE_TOKENS);
+        stepsSampledLater = registry.counter(Metric.STEPS_SAMPLED_LATER);
+        bitmaskWait = registry.counter(Metric.BITMASK_WAIT);
+        lateBitmasks = registry.counter(Metric.LATE_BITMASKS);
         for (FinishReason reason : FinishReason.values()) {
             finished.put(reason, registry.counter(Metric.REQUEST_SUCCESS, reason.wire()));
         }
@@ -153,6 +159,9 @@ public class EngineMetrics implements EngineListener {
     public void step(StepRecord record) {
         stepTokens.accept(record.tokens().prefill() + record.tokens().decode());
         hostTokens.accept(record.tokens().host());
+        stepsSampledLater.accept(record.sampling().later() ? 1 : 0);
+        bitmaskWait.accept(record.sampling().waitNanos() / 1e9);
+        lateBitmasks.accept(record.sampling().leftOut());
     }
 
     @Override

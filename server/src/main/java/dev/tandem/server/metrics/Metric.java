@@ -100,6 +100,21 @@ public enum Metric {
             Type.COUNTER,
             Unit.TOKENS,
             "Output tokens whose attention read host KV."),
+    STEPS_SAMPLED_LATER(
+            "tandem:steps_sampled_later_total",
+            Type.COUNTER,
+            Unit.EVENTS,
+            "Steps whose layers were submitted before the tokens were known that their grammars and penalties need."),
+    BITMASK_WAIT(
+            "tandem:bitmask_wait_seconds_total",
+            Type.COUNTER,
+            Unit.SECONDS,
+            "Time that steps waited for bitmasks of grammars."),
+    LATE_BITMASKS(
+            "tandem:late_bitmasks_total",
+            Type.COUNTER,
+            Unit.EVENTS,
+            "Rows that a step computed and did not sample, because their bitmask was late."),
     IN_FLIGHT_TOKENS(
             "tandem:in_flight_tokens",
             Type.GAUGE,

@@ -21,7 +21,8 @@ class EngineHistoryTest {
 
     private void step(long number, long started, long took) {
         StepTimes times = new StepTimes(0, 0, 0, took / 2, 0, 0, 0);
-        history.step(new StepRecord(number, new StepRecord.Tokens(10, 3, 1), 2, started, 5, took, times));
+        history.step(new StepRecord(
+                number, new StepRecord.Tokens(10, 3, 1), 2, started, 5, took, StepRecord.Sampling.AT_ONCE, times));
     }
 
     @Test

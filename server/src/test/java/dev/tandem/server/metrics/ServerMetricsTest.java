@@ -5,7 +5,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.kv.PrefixCacheUse;
 import dev.tandem.engine.observe.EngineStats;
+import dev.tandem.engine.observe.StepRecord;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.StepTimes;
 import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.select.ArmRanking;
@@ -35,6 +37,26 @@ class ServerMetricsTest {
         assertThat(scrape(metrics)).doesNotContain("tandem:ideal_gain{");
         ratio = 1.25;
         assertThat(scrape(metrics)).contains("tandem:ideal_gain{engine=\"0\",model_name=\"m\"} 0.25\n");
+    }
+
+    @Test
+    void stepsCountHowTheySampled() {
+        ServerMetrics metrics = new ServerMetrics("m");
+        for (boolean later : new boolean[] {true, false, true}) {
+            metrics.step(new StepRecord(
+                    0,
+                    new StepRecord.Tokens(0, 1, 0),
+                    0,
+                    0,
+                    0,
+                    0,
+                    new StepRecord.Sampling(later, 3, 250_000_000),
+                    StepTimes.NONE));
+        }
+        assertThat(scrape(metrics))
+                .contains("tandem:steps_sampled_later_total{engine=\"0\",model_name=\"m\"} 2.0\n")
+                .contains("tandem:bitmask_wait_seconds_total{engine=\"0\",model_name=\"m\"} 0.75\n")
+                .contains("tandem:late_bitmasks_total{engine=\"0\",model_name=\"m\"} 9.0\n");
     }
 
     @Test

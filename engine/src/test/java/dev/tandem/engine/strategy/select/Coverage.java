@@ -44,6 +44,7 @@ final class Coverage {
         BYPASSED,
         PLACEHOLDER,
         FORCED,
+        LATE_BITMASK,
         SAMPLED_LATER,
         NOT_SAMPLED,
         LOST,
@@ -188,7 +189,7 @@ final class Coverage {
                 Seen.PREFIX_COPIED,
                 Seen.PREFIX_DEMOTED);
         if (!strategy.allHost()) { // host sequences decode one token per step
-            expected.addAll(EnumSet.of(Seen.FORCED, Seen.SAMPLED_LATER, Seen.NOT_SAMPLED));
+            expected.addAll(EnumSet.of(Seen.FORCED, Seen.LATE_BITMASK, Seen.SAMPLED_LATER, Seen.NOT_SAMPLED));
         }
         if (strategy == Strategy.SWIFTLLM) { // it keeps the order of arrival
             expected.remove(Seen.BYPASSED);

@@ -485,10 +485,26 @@ class StrategyPropertyTest {
             }
         }
 
-        /** A grammar that forces some of the next tokens, after a third of all tokens. */
+        /**
+         * A grammar that forces some of the next tokens, after a third of all tokens. Half of its bitmasks are late.
+         */
         private Grammar forcing(long key, int prompt) {
             return () -> new GrammarMatcher() {
                 private int length = prompt;
+                /** How often the engine has to ask for the bitmask. */
+                private int late = late();
+
+                private int late() {
+                    SplittableRandom choice = new SplittableRandom(key * 1000 - length);
+                    return choice.nextBoolean() ? choice.nextInt(12) : 0;
+                }
+
+                @Override
+                public boolean awaitReady(long maxNanos) {
+                    late = maxNanos == Long.MAX_VALUE ? 0 : Math.max(0, late - 1);
+                    coverage.note(Seen.LATE_BITMASK, late > 0);
+                    return late == 0;
+                }
 
                 @Override
                 public boolean allows(int token) {
@@ -505,6 +521,7 @@ class StrategyPropertyTest {
                 @Override
                 public void accept(int token) {
                     assertThat(token).isEqualTo(ContentExecutor.token(key, length++ - 1));
+                    late = late();
                 }
 
                 @Override
@@ -514,6 +531,7 @@ class StrategyPropertyTest {
                     for (int i = 0; i < forced.length; i++) {
                         forced[i] = ContentExecutor.token(key, length++ - 1);
                     }
+                    late = late();
                     coverage.note(Seen.FORCED, forced.length > 0);
                     return forced;
                 }
