@@ -4,6 +4,7 @@ import dev.tandem.bench.Statistics;
 import dev.tandem.cuda.CudaExecutor;
 import dev.tandem.cuda.tune.StepTimer;
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.executor.ExecutorLimits;
 import java.io.IOException;
 import java.util.Map;
 import java.util.concurrent.Callable;
@@ -60,7 +61,8 @@ final class BenchStepsCommand implements Callable<Integer> {
                         backend.model());
             }
             for (int batch : steps.batches) {
-                double kv = (double) batch * context * executor.limits().kvBytesPerToken();
+                ExecutorLimits limits = executor.limits();
+                double kv = (double) batch * limits.span().tokens(context) * limits.kvBytesPerToken();
                 StepTimer.StepTime time = steps.piggybacked == 0
                         ? executor.timings().timeDecode(batch, context, slots, rounds)
                         : executor.timings().timePiggybacked(batch, steps.piggybacked, context, slots, rounds);

@@ -133,7 +133,7 @@ final class BenchThroughputCommand implements Callable<Integer>, StrategyCompari
     static int concurrency(ModelOptions options, ExecutorLimits limits, Workload work) {
         long gpu = (long) limits.gpuBlocks() * limits.blockTokens();
         long host = !options.strategy.chosen().offloads() ? 0 : (long) limits.hostBlocks() * limits.hostBlockTokens();
-        double held = (gpu + host) / work.meanTokensHeld();
+        double held = (gpu + host) / work.meanTokensHeld(limits.span());
         return (int) Math.min(options.maxNumSeqs(), Math.ceil(held) + 2);
     }
 }

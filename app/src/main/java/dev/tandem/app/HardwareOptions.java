@@ -3,7 +3,10 @@ package dev.tandem.app;
 import dev.tandem.bench.hardware.Hardware;
 import dev.tandem.bench.hardware.ModelShape;
 import dev.tandem.engine.config.ConfigurationException;
-import java.io.IOException;
+import dev.tandem.engine.kv.AttentionSpan;
+import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.HuggingFaceConfig;
+import dev.tandem.model.config.ModelConfig;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Optional;
@@ -42,17 +45,27 @@ final class HardwareOptions {
      *
      * @param model one of {@link ModelConfigurations#NAMES}, or a directory
      * @throws ConfigurationException if the directory has no {@code config.json}
+     * @throws dev.tandem.model.ModelException if that is of a model that Tandem does not serve
      */
-    static ModelShape shape(String model) throws IOException {
+    static ModelShape shape(String model) {
         if (ModelConfigurations.NAMES.contains(model)) {
             return ModelShape.read(ModelConfigurations.json(model), model);
         }
-        Path file = Path.of(model).resolve("config.json");
-        if (!Files.exists(file)) {
+        Path directory = Path.of(model);
+        if (!Files.exists(directory.resolve("config.json"))) {
             throw new ConfigurationException(
                     "--model " + model + " has no config.json; name a model directory, " + names());
         }
-        return ModelShape.read(Files.readString(file), file.toString());
+        ModelConfig config = HuggingFaceConfig.read(directory).config();
+        return new ModelShape(
+                config.layers(),
+                config.hidden(),
+                new ModelShape.Attention(config.heads(), config.kvHeads(), config.headDim()),
+                config.intermediate(),
+                config.vocabulary(),
+                DataType.BFLOAT16.bytes(),
+                config.tiedEmbeddings(),
+                new AttentionSpan(config.windows()));
     }
 
     /** The known models in an error's remedy. */

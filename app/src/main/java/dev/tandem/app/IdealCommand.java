@@ -40,6 +40,7 @@ final class IdealCommand implements Callable<Integer> {
 
     @Option(
             names = "--gpu-kv",
+            converter = ByteSize.Converter.class,
             paramLabel = "SIZE",
             description = "GPU memory for KV. Default: the preset's, or 0.95 of the GPU's memory less"
                     + " the weights and 1 GB.")
@@ -47,6 +48,7 @@ final class IdealCommand implements Callable<Integer> {
 
     @Option(
             names = "--host-kv",
+            converter = ByteSize.Converter.class,
             paramLabel = "SIZE",
             description = "Host memory for KV. Default: the preset's, or the hardware's.")
     Optional<ByteSize> hostKv = Optional.empty();
@@ -105,7 +107,8 @@ final class IdealCommand implements Callable<Integer> {
                 shape,
                 gpuBytes,
                 hostBytes,
-                Lengths.of(workload.workload(seed).ofSingleRequests("bench simulate --request-rate has them")),
+                Lengths.of(workload.workload(seed).ofSingleRequests("bench simulate --request-rate has them"))
+                        .within(shape.span()),
                 of.map(Preset::bounds).orElse(Bounds.WIDE).withMaxTokenSeconds(maxSeconds));
         report.write(result(machine, shape, asked));
         return 0;

@@ -64,7 +64,7 @@ final class ProfileIdeal {
 
     private static IdealCase caseOf(
             Profile profile, ExecutorLimits limits, double hostBytes, Bounds bounds, Lengths lengths) {
-        Lengths held = lengths.within(limits.span().maxTokens());
+        Lengths held = lengths.within(limits.span());
         return IdealCase.of(profile, limits.gpuKvBytes(), hostBytes, limits.kvBytesPerToken(), held, bounds);
     }
 }

@@ -56,7 +56,7 @@ final class ServedIdeal implements EngineListener {
         this.bounds = bounds;
         this.solver = solver;
         double pool = (double) limits.gpuBlocks() * limits.blockTokens();
-        double scale = Math.min(1, pool / 2 / (PROMPT + OUTPUT / 2.0));
+        double scale = Math.min(1, pool / 2 / limits.span().meanTokens(PROMPT, PROMPT + OUTPUT));
         this.lengths = Lengths.divisible(Math.ceil(scale * PROMPT), Math.ceil(scale * OUTPUT), 0);
         this.ideal = solve(lengths);
     }

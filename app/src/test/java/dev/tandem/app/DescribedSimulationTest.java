@@ -3,9 +3,12 @@ package dev.tandem.app;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
+import java.io.IOException;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import tools.jackson.databind.JsonNode;
 
 /** {@code bench simulate} on machines that a hardware file or a preset describes. */
@@ -99,6 +102,31 @@ class DescribedSimulationTest {
                 .json();
 
         assertThat(result.path("machine").stringValue()).contains("64 layers of 5120");
+    }
+
+    /** Without windows the ideal GPU holds a fourth of the requests that the simulated one does. */
+    @Test
+    void theIdealOfLayersWithAWindowIsNotBeaten(@TempDir Path folder) throws IOException {
+        GemmaConfig.write(folder, 26);
+        JsonNode result = simulate(
+                        "--hardware",
+                        "l4-16vcpu",
+                        "--model",
+                        folder.toString(),
+                        "--workload",
+                        "synthetic:8000/400",
+                        "--kv-cache-memory",
+                        "2GiB",
+                        "--strategy",
+                        "gpu-only",
+                        "--tpot-target",
+                        "0")
+                .json();
+
+        assertThat(result.path("share_of_ideal").doubleValue()).isBetween(0.7, 1.0);
+        assertThat(result.path("requests").intValue())
+                .as("as many as fit their windows")
+                .isGreaterThan(40);
     }
 
     /** The profile of a preset's hardware comes with Tandem. */

@@ -87,6 +87,23 @@ class GainReportTest {
         assertThat(GainReport.line(options, checkpoint, GPU, profiles)).startsWith("Llama with 8.0 GiB of GPU KV");
     }
 
+    /** 27 of 32 layers hold 512 tokens, so a request of 1,000 and 400 tokens holds 620 as a mean, not 1,200. */
+    @Test
+    void layersWithAWindowHoldAndReadNoMoreThanThat() throws IOException {
+        checkpoint.close();
+        Path model = Files.createDirectory(folder.resolve("Gemma"));
+        GemmaConfig.write(model, 32);
+        checkpoint = Checkpoint.open(model, Checkpoint.LoadFormat.DUMMY, 0);
+        measure();
+        ModelOptions options = options("adaptive");
+        options.memory.gpuBlocks = Optional.of(80);
+        options.memory.hostKv = Optional.of(ByteSize.parse("1GiB"));
+
+        assertThat(GainReport.line(options, checkpoint, GPU, profiles))
+                .as("a pool of 1,280 tokens holds two of them")
+                .contains("1000 prompt and 400 output tokens");
+    }
+
     @Test
     void whatTheCpuCannotAttendHasNoGain() {
         ModelOptions options = options("adaptive");

@@ -1,6 +1,7 @@
 package dev.tandem.app;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
 
 import java.io.IOException;
 import java.nio.file.Files;
@@ -75,6 +76,28 @@ class IdealCommandTest {
         assertThat(alone.path("ideal_ratio").doubleValue()).isGreaterThan(1.5);
         assertThat(alone.path("share_of_ideal_gain").doubleValue()).isZero();
         assertThat(alone.path("gpu_kv_bytes")).isEqualTo(both.path("gpu_kv_bytes"));
+    }
+
+    /** 22 of 26 layers hold 512 of some 8,200 tokens. */
+    @Test
+    void layersWithAWindowHoldAndReadNoMoreThanThat(@TempDir Path folder) throws IOException {
+        GemmaConfig.write(folder, 26);
+        JsonNode ideal = CommandRun.of(
+                        "ideal",
+                        "--hardware",
+                        "l4-16vcpu",
+                        "--model",
+                        folder.toString(),
+                        "--workload",
+                        "synthetic:8000/400",
+                        "--gpu-kv",
+                        "8GiB",
+                        "--json")
+                .json();
+
+        double perRequest = 1024 * (4 * 8200 + 22 * 512);
+        assertThat(ideal.path("gpu_only_sequences").doubleValue())
+                .isCloseTo((8L << 30) / perRequest, within(0.05 * (8L << 30) / perRequest));
     }
 
     @Test

@@ -428,8 +428,9 @@ public final class SimulatedExecutor implements Executor {
 
     /** The exposed time of swaps: they overlap with the step, but the first two layers wait for theirs. */
     private double exposed(StepPlan plan) {
-        long tokens = plan.swaps().stream().mapToLong(Swap::tokens).sum();
-        return tokens == 0 ? 0 : machine.transfer(tokens * limits.kvBytesPerToken()) / limits.layers() * 2;
+        long tokens = plan.swaps().stream().mapToLong(Swap::tokens).sum(); // each in the layers of one group
+        long bytes = tokens * limits.kvBytesPerToken() / limits.layout().groups();
+        return tokens == 0 ? 0 : machine.transfer(bytes) / limits.layers() * 2;
     }
 
     /** Pads a number of tokens to the size of a graph. */

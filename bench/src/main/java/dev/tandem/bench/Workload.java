@@ -1,6 +1,7 @@
 package dev.tandem.bench;
 
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.kv.AttentionSpan;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -135,8 +136,13 @@ public record Workload(String name, List<Lengths> lengths, int sharedPrompt, int
 
     /** Mean tokens of KV that a request holds while it runs: its prompt and half of its output. */
     public double meanTokensHeld() {
+        return meanTokensHeld(AttentionSpan.WHOLE);
+    }
+
+    /** The same for a model whose layers have sliding windows; a mean over the layers. */
+    public double meanTokensHeld(AttentionSpan span) {
         return lengths.stream()
-                .mapToDouble(l -> l.prompt() + l.output() / 2.0)
+                .mapToDouble(l -> span.meanTokens(l.prompt(), l.prompt() + l.output()))
                 .average()
                 .orElseThrow();
     }

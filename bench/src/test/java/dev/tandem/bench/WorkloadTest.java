@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.within;
 import dev.tandem.bench.SimulatedMachine.Host;
 import dev.tandem.bench.Workload.Lengths;
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.kv.AttentionSpan;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.util.List;
@@ -49,6 +50,13 @@ class WorkloadTest {
         assertThat(fraction(longer, request -> request.output() <= 15))
                 .as("of the longer request beyond its middle, seed %d", seed)
                 .isCloseTo(0.5, within(1.2 * TOLERANCE));
+    }
+
+    /** Of 100 to 110 and of 200 to 230 tokens, one layer of two holds 60. */
+    @Test
+    void layersWithAWindowHoldNoMoreThanThat() {
+        assertThat(TWO.meanTokensHeld()).isEqualTo(160);
+        assertThat(TWO.meanTokensHeld(new AttentionSpan(List.of(60, 0)))).isEqualTo((160 + 60) / 2.0);
     }
 
     @Test

@@ -3,6 +3,8 @@ package dev.tandem.cpu;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.executor.Readiness;
+import dev.tandem.engine.kv.PrefixCacheOptions;
+import dev.tandem.engine.kv.PrefixCacheUse;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.observe.EngineListener;
@@ -14,9 +16,12 @@ import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.request.Usage;
 import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.strategy.ChangingStrategies;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.Shuffling;
@@ -47,16 +52,21 @@ import tools.jackson.databind.ObjectMapper;
 
 /**
  * Sends random and malformed requests with injected faults to the real engine on the CPU executor. It runs in rounds,
- * each with a random strategy, pools and budget.
+ * each with a random model, strategy, pools and budget, with and without a prefix cache.
  *
  * <p>What must hold: a request without a fault gets the tokens, text and finish reason that it gets alone. Every
- * request ends exactly once. After each round the pools are empty and the engine's threads have ended.
+ * request ends exactly once. Before each step, every block is in one state and holds the tokens of its sequences. After
+ * each round the pools are empty and the engine's threads have ended.
  *
  * <p>{@code tools/soak.sh cpu SECONDS SEED} runs it, and {@link FaultSoakTest} runs some seconds of it. Owned by: the
  * thread that runs it.
  */
 final class FaultSoak {
-    private static final int TEXTS = 96;
+    /** Texts of each model. */
+    private static final int TEXTS = 48;
+    /** Texts of a round, so few that requests hit the prefixes of others. */
+    private static final int TEXTS_PER_ROUND = 16;
+
     private static final int CLIENTS = 60;
     /** Requests at a time; more than any budget lets run, so that some wait. */
     private static final int MAX_CONCURRENT = 20;
@@ -87,6 +97,54 @@ final class FaultSoak {
         MALFORMED
     }
 
+    /** Models by what a sequence holds of its KV; prompts and outputs are longer than the windows. */
+    enum Model {
+        WHOLE(TestModels::deep),
+        WINDOW(TestModels::deepWithWindow),
+        GROUPS(TestModels::deepWithGroups);
+
+        private final Maker maker;
+
+        Model(Maker maker) {
+            this.maker = maker;
+        }
+
+        private interface Maker {
+            CpuExecutor make(DataType type, int gpuBlocks, int hostBlocks, Readiness readiness);
+        }
+
+        CpuExecutor executor(int gpuBlocks, int hostBlocks, Readiness readiness) {
+            return maker.make(DataType.BFLOAT16, gpuBlocks, hostBlocks, readiness);
+        }
+    }
+
+    /** What a prefix cache does for some tokens; a soak must see each with each model. */
+    enum PrefixUsed {
+        HIT_ON_GPU,
+        HIT_ON_HOST,
+        COPIED,
+        DEMOTED
+    }
+
+    /** Checks the KV cache before each draft, on the engine thread. */
+    private record Checking(Policy policy) implements Policy {
+        @Override
+        public StepDraft draft(SchedulerState state, Decision why) {
+            state.checkIntegrity();
+            return policy.draft(state, why);
+        }
+
+        @Override
+        public void completed(StepDraft draft, double achieved) {
+            policy.completed(draft, achieved);
+        }
+
+        @Override
+        public void hostLost(String why) {
+            policy.hostLost(why);
+        }
+    }
+
     /**
      * A request and its answer when it runs alone.
      *
@@ -104,7 +162,8 @@ final class FaultSoak {
     private final Map<FaultyExecutor.Seen, Long> seen = new EnumMap<>(FaultyExecutor.Seen.class);
     private final Map<String, Long> ends = new LinkedHashMap<>();
     private final List<String> problems = new ArrayList<>();
-    private final List<Text> texts = new ArrayList<>();
+    private final Map<Model, Map<PrefixUsed, Long>> prefixes = new EnumMap<>(Model.class);
+    private final Map<Model, List<Text>> texts = new EnumMap<>(Model.class);
     private long rounds;
     private long requests;
     private long tokens;
@@ -203,6 +262,13 @@ final class FaultSoak {
                 missing.add(each.name());
             }
         }
+        for (Model model : Model.values()) {
+            for (PrefixUsed each : PrefixUsed.values()) {
+                if (!prefixes.getOrDefault(model, Map.of()).containsKey(each)) {
+                    missing.add(model + " " + each);
+                }
+            }
+        }
         return missing;
     }
 
@@ -219,6 +285,7 @@ final class FaultSoak {
         result.put("executor_faults", executorFaults);
         result.put("ends", ends);
         result.put("seen", seen);
+        result.put("prefixes", prefixes);
         result.put("unseen", unseen());
         result.put("problems", problems.size());
         return new ObjectMapper().writeValueAsString(result);
@@ -232,14 +299,22 @@ final class FaultSoak {
         counts.merge(key, 1L, Long::sum);
     }
 
-    /** Records what each request gets when it runs alone, on the GPU onEnd. */
+    /** Records what each request gets when it runs alone, with each model. */
     private void answerAlone(SplittableRandom random) throws InterruptedException {
+        for (Model model : Model.values()) {
+            answerAlone(model, random);
+        }
+    }
+
+    private void answerAlone(Model model, SplittableRandom random) throws InterruptedException {
+        List<Text> ofModel = new ArrayList<>();
+        texts.put(model, ofModel);
         Budget budget = new Budget(64, 1, 64);
         EngineConfig config = new EngineConfig(budget, Set.of(END_TOKEN), CONTEXT, TEXTS, seed);
         try (Engine engine = new Engine(
                         config,
                         PolicyScheduler.of(new GpuOnly(budget, Preemption.RECOMPUTE)),
-                        TestModels.deep(DataType.BFLOAT16, 16, 0, Readiness.allEarly()),
+                        model.executor(16, 0, Readiness.allEarly()),
                         Clock.system(),
                         EngineListener.NONE)
                 .start()) {
@@ -252,7 +327,7 @@ final class FaultSoak {
                 if (!client.end.await(HANG_SECONDS, TimeUnit.SECONDS) || client.reason == null) {
                     throw new IllegalStateException("seed " + seed + ": request " + i + " alone: " + client.failure);
                 }
-                texts.add(new Text(
+                ofModel.add(new Text(
                         asked.prompt(),
                         asked.sampling(),
                         List.copyOf(client.tokens),
@@ -286,7 +361,7 @@ final class FaultSoak {
                     .minTokens(random.nextInt(2));
         }
         if (random.nextInt(3) == 0) {
-            sampling.stopTokenIds(Set.of(random.nextInt(300), random.nextInt(300)));
+            sampling.stopTokenIds(Set.copyOf(List.of(random.nextInt(300), random.nextInt(300))));
         }
         return sampling.ignoreEos(random.nextBoolean()).build();
     }
@@ -302,17 +377,25 @@ final class FaultSoak {
             case 1 -> Readiness.allLate();
             default -> Readiness.random(roundSeed);
         };
-        CpuExecutor real = TestModels.deep(DataType.BFLOAT16, gpuBlocks, hostBlocks, readiness);
+        Model model = Model.values()[random.nextInt(Model.values().length)];
+        CpuExecutor real = model.executor(gpuBlocks, hostBlocks, readiness);
         FaultyExecutor executor = new FaultyExecutor(
                 real, executorFault, 2 + random.nextInt(60), random.split(), each -> count(seen, each));
         Policy policy = new UntilHostLost(policy(budget, executorFault, random), new GpuOnly(budget, Preemption.SWAP));
         EngineConfig config = new EngineConfig(
-                budget, Set.of(END_TOKEN), CONTEXT, 2 * CLIENTS, roundSeed, random.nextInt(3) == 0 ? 0.1 : 0);
+                        budget, Set.of(END_TOKEN), CONTEXT, 2 * CLIENTS, roundSeed, random.nextInt(3) == 0 ? 0.1 : 0)
+                .withPrefixCache(random.nextInt(3) > 0 ? PrefixCacheOptions.on(roundSeed) : PrefixCacheOptions.OFF);
         List<Client> clients = new ArrayList<>();
-        Engine engine = new Engine(config, PolicyScheduler.of(policy), executor, Clock.system(), new ThrowingListener())
+        Engine engine = new Engine(
+                        config,
+                        PolicyScheduler.of(new Checking(policy)),
+                        executor,
+                        Clock.system(),
+                        new ThrowingListener())
                 .start();
+        int firstText = random.nextInt(TEXTS - TEXTS_PER_ROUND);
         try {
-            submitAll(engine, random, clients);
+            submitAll(engine, random, texts.get(model).subList(firstText, firstText + TEXTS_PER_ROUND), clients);
             for (Client client : clients) {
                 if (!client.refused && !client.end.await(HANG_SECONDS, TimeUnit.SECONDS)) {
                     problem(client + " did not end; " + engine.stats() + ", " + engine.health());
@@ -345,7 +428,23 @@ final class FaultSoak {
         if (engineThreads() != threads) {
             problem(engineThreads() + " engine threads, but " + threads + " before the round");
         }
+        count(
+                prefixes.computeIfAbsent(model, key -> new EnumMap<>(PrefixUsed.class)),
+                engine.stats().prefixCache());
         clients.forEach(client -> check(client, dies && executor.isDone(), executorFault));
+    }
+
+    private static void count(Map<PrefixUsed, Long> counts, PrefixCacheUse use) {
+        Map.of(
+                        PrefixUsed.HIT_ON_GPU, use.gpuHits(),
+                        PrefixUsed.HIT_ON_HOST, use.hostHits(),
+                        PrefixUsed.COPIED, use.copiedHits(),
+                        PrefixUsed.DEMOTED, use.demotions())
+                .forEach((what, count) -> {
+                    if (count > 0) {
+                        counts.merge(what, count, Long::sum);
+                    }
+                });
     }
 
     private static long engineThreads() {
@@ -366,7 +465,8 @@ final class FaultSoak {
         };
     }
 
-    private void submitAll(Engine engine, SplittableRandom random, List<Client> clients) throws InterruptedException {
+    private void submitAll(Engine engine, SplittableRandom random, List<Text> asked, List<Client> clients)
+            throws InterruptedException {
         Semaphore permits = new Semaphore(MAX_CONCURRENT);
         for (int i = 0; i < CLIENTS; i++) {
             if (!permits.tryAcquire(HANG_SECONDS, TimeUnit.SECONDS)) {
@@ -380,7 +480,7 @@ final class FaultSoak {
                 permits.release();
                 continue;
             }
-            Text text = texts.get(random.nextInt(TEXTS));
+            Text text = asked.get(random.nextInt(asked.size()));
             if (fault == Fault.NOT_A_NUMBER) {
                 int[] prompt = text.prompt().clone();
                 prompt[0] = FaultyExecutor.MARKER;

@@ -185,7 +185,8 @@ final class FaultyExecutor implements Executor {
         KvStore store = real.store(tier);
         float[] wrong = new float[store.headDim()];
         Arrays.fill(wrong, random.nextBoolean() ? Float.NaN : Float.POSITIVE_INFINITY);
-        store.append(random.nextInt(limits().layers()), block, 0, random.nextInt(store.kvHeads()), wrong, 0, wrong, 0);
+        int ofPage = random.nextInt(limits().layers() / limits().layout().groups());
+        store.append(ofPage, block, 0, random.nextInt(store.kvHeads()), wrong, 0, wrong, 0);
         seen.accept(tier == KvTier.GPU ? Seen.DAMAGED_GPU_BLOCK : Seen.DAMAGED_HOST_BLOCK);
     }
 

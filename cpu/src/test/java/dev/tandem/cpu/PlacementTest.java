@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.kv.PrefixCacheOptions;
+import dev.tandem.engine.kv.PrefixCacheUse;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TokenLogprobs;
 import dev.tandem.engine.sampling.PromptScorer;
@@ -26,6 +27,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * A request's greedy tokens and the bits of their log-probabilities depend only on the request. The tier of its KV,
@@ -136,6 +138,60 @@ class PlacementTest {
                         .isPositive();
             }
         }
+    }
+
+    /** Prefixes that leave a small GPU pool, and come back from the host or are read there, under every strategy. */
+    @ParameterizedTest
+    @ValueSource(strings = {"llama31", "gemma3", "olmo3", "mistralwindow"})
+    void prefixesThatAreCopiedBetweenTheTiersChangeNoBit(String family) {
+        Map<String, int[]> prompts = prompts();
+        Map<String, EngineHarness.Answer> expected = alone(family, prompts);
+        List<SetUp> setUps = new ArrayList<>();
+        setUps.add(new SetUp("gpu-only, swapping", WIDE, 16, 64, 2, gpu(Preemption.SWAP)));
+        for (Strategy strategy : Strategy.values()) {
+            setUps.add(new SetUp(strategy.flag(), WIDE, 16, 64, 2, strategy(strategy)));
+        }
+        for (int seed = 0; seed < 3; seed++) {
+            long shuffled = seed;
+            setUps.add(new SetUp(
+                    "shuffling with seed " + seed,
+                    WIDE,
+                    16,
+                    64,
+                    2,
+                    budget -> PolicyScheduler.of(new Shuffling(budget, Shuffling.Takes.EVERYTHING, shuffled))));
+        }
+        long copied = 0;
+        long demoted = 0;
+        long inPlace = 0;
+        for (SetUp setUp : setUps) {
+            CpuExecutor executor = TestModels.executor(
+                    family, DataType.BFLOAT16, setUp.gpuBlocks(), setUp.hostBlocks(), setUp.threads());
+            try (EngineHarness engine = new EngineHarness(
+                    executor, setUp.scheduler().make(setUp.budget()), setUp.budget(), PrefixCacheOptions.on(1))) {
+                for (int round = 0; round < 4; round++) {
+                    String suffix = "-" + round;
+                    prompts.forEach((id, prompt) -> {
+                        engine.submit(id + suffix, prompt, SAMPLING);
+                        for (int i = 0; i < 20; i++) {
+                            engine.step();
+                        }
+                    });
+                    engine.run();
+                    prompts.keySet()
+                            .forEach(id -> assertThat(bits(engine.answers.get(id + suffix)))
+                                    .as("log-probabilities of request %s%s, %s", id, suffix, setUp)
+                                    .isEqualTo(bits(expected.get(id))));
+                }
+                PrefixCacheUse use = engine.loop.stats().prefixCache();
+                copied += use.copiedHits();
+                demoted += use.demotions();
+                inPlace += use.hostHits();
+            }
+        }
+        assertThat(List.of(copied, demoted, inPlace))
+                .as("tokens copied, blocks demoted, tokens hit in place")
+                .allMatch(count -> count > 0);
     }
 
     /** A text that the engine wrote has the log-probabilities of its writing when it is scored as a prompt. */

@@ -170,7 +170,7 @@ public final class CudaExecutor implements Executor {
                     shape.layout(plan.maxRows()),
                     gpuBlocks,
                     plan.offloadedBlocks(shape),
-                    options.hostBytes(),
+                    plan.hostBytes(),
                     plan.maxSequences(),
                     options.kvChecksums()));
             stream.fill(pools.gpu(), 0);
@@ -222,7 +222,7 @@ public final class CudaExecutor implements Executor {
             }
             ledger = new GpuMemoryLedger(
                     weights.bytes(),
-                    buffers.bytes() + inputs.graph().bytes() + inputs.first().bytes(),
+                    buffers.bytes() + inputs.bytes() + pools.listBytes(),
                     layerGemms.bytes()
                             + hardware.library().workspaceBytes()
                             + Math.max(0, beforeGraphs - device.memory().free()),

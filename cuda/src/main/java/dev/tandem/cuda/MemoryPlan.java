@@ -19,9 +19,17 @@ import java.util.Locale;
  * @param slots for in-flight tokens, resumed ones included, besides a step's rows; 0 without attention threads
  * @param maxRows of a step, without slots
  * @param maxSequences of a step
+ * @param hostBytes memory of the host's KV pool
  * @param offloadsPrefill whether prefill KV goes to the host layer by layer; false without attention threads
  */
-record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int maxSequences, boolean offloadsPrefill) {
+record MemoryPlan(
+        int decodeRows,
+        int graphRows,
+        int slots,
+        int maxRows,
+        int maxSequences,
+        long hostBytes,
+        boolean offloadsPrefill) {
     /** Min rows up to which mixed steps are graphs, even where fewer sequences decode. */
     private static final int MIN_GRAPH_ROWS = 256;
     /** Max rows of decode steps that are graphs. */
@@ -41,6 +49,7 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
                 hasHostTier ? options.slots() : 0,
                 maxRows,
                 options.maxSequences(),
+                options.hostBytes(),
                 hasHostTier);
     }
 
@@ -111,15 +120,17 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
      * @throws dev.tandem.cuda.ffi.CudaException when none fits
      */
     int kvBlocks(ModelShape shape, double utilization, long used, long free, long total) {
-        long budget = Math.min((long) (utilization * total) - used, free) - RESERVE_BYTES;
         KvLayout layout = shape.layout(maxRows);
+        long list = KvPools.swapOutListBytes(shape, layout, hostBytes);
+        long budget = Math.min((long) (utilization * total) - used, free) - RESERVE_BYTES - list;
         long blocks = budget / (shape.blockBytes() + tableBytes(layout));
         if (blocks < 1) {
             throw new CudaException(String.format(
                     Locale.ROOT,
-                    "weights and activations take %.2f GiB of the %.2f GiB that --gpu-memory-utilization %.2f allows,"
-                            + " which leaves no room for KV blocks; raise it, or lower --max-num-batched-tokens",
-                    used / 0x1p30,
+                    "weights, activations and the list of copies to the host take %.2f GiB of the %.2f GiB that"
+                            + " --gpu-memory-utilization %.2f allows, which leaves no room for KV blocks; raise it, or"
+                            + " lower --max-num-batched-tokens or --host-kv",
+                    (used + list) / 0x1p30,
                     utilization * total / 0x1p30,
                     utilization));
         }

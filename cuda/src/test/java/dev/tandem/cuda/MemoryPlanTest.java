@@ -82,11 +82,12 @@ class MemoryPlanTest {
     void kvBlocksUseTheMemoryLeftByWeightsAndReserve() {
         MemoryPlan plan = MemoryPlan.of(options(2048, 100, 0));
         long blockBytes = shape.blockBytes();
+        long list = 64; // of copies to the host, though it has no page
         assertThat(plan.kvBlocks(shape, 0.5, GIB, 8 * GIB, 10 * GIB))
-                .isEqualTo((int) ((4 * GIB - (512L << 20)) / blockBytes));
+                .isEqualTo((int) ((4 * GIB - (512L << 20) - list) / blockBytes));
         assertThat(plan.kvBlocks(shape, 1, GIB, GIB, 10 * GIB))
                 .as("other processes use the rest")
-                .isEqualTo((int) ((GIB - (512L << 20)) / blockBytes));
+                .isEqualTo((int) ((GIB - (512L << 20) - list) / blockBytes));
     }
 
     /** Three groups list a block three times in each of three buffers, and might do so with as many in either kind. */
@@ -98,6 +99,25 @@ class MemoryPlanTest {
         long tables = 3 * 4 * 5 * (2 * 3 - 1);
         assertThat(plan.kvBlocks(grouped, 0.5, GIB, 8 * GIB, 10 * GIB))
                 .isEqualTo((int) ((4 * GIB - (512L << 20)) / (layers.blockBytes() + tables)));
+    }
+
+    /** Three groups of two layers: a page of 64 tokens has 64 KiB, and the list has 32 bytes for each and a count. */
+    @Test
+    void kvBlocksLeaveRoomForTheListOfCopiesToTheHost() {
+        ModelShape layers = GpuRig.shape(6, 4, 2, 64, 256, 512, 301, DataType.FLOAT16);
+        ModelShape grouped = GpuRig.withWindows(layers, List.of(100, 100, 0, 100, 100, 0));
+        MemoryPlan plan = MemoryPlan.of(CudaOptions.builder(DataType.FLOAT16, 2048, 100)
+                .hostBytes(3 * 128 * GIB)
+                .build());
+        long list = 32 * (1 + 3 * 128 * GIB / (64 << 10));
+        assertThat(list).as("192 MiB").isGreaterThan(192 << 20);
+        long tables = 3 * 4 * 5 * (2 * 3 - 1);
+        assertThat(plan.kvBlocks(grouped, 0.5, GIB, 8 * GIB, 10 * GIB))
+                .isEqualTo((int) ((4 * GIB - (512L << 20) - list) / (layers.blockBytes() + tables)));
+        assertThatThrownBy(() -> plan.kvBlocks(grouped, 0.5, 5 * GIB - (600L << 20), 8 * GIB, 10 * GIB))
+                .as("without the list, 88 MiB would be left")
+                .hasMessageContaining("take 4.60 GiB of the 5.00 GiB")
+                .hasMessageContaining("--host-kv");
     }
 
     @Test

@@ -1,6 +1,7 @@
 package dev.tandem.bench.hardware;
 
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.kv.AttentionSpan;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
@@ -15,6 +16,7 @@ import tools.jackson.databind.ObjectMapper;
  * @param vocabulary tokens
  * @param kvValueBytes bytes of one value of K or V: 2 is bf16, 1 is fp8; weights always have 2
  * @param tiedEmbeddings whether the output head is the embedding table
+ * @param span how many tokens attention reads
  */
 public record ModelShape(
         int layers,
@@ -23,7 +25,8 @@ public record ModelShape(
         int intermediate,
         int vocabulary,
         double kvValueBytes,
-        boolean tiedEmbeddings) {
+        boolean tiedEmbeddings,
+        AttentionSpan span) {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     /**
@@ -37,8 +40,20 @@ public record ModelShape(
 
     private static final int WEIGHT_BYTES = 2;
 
+    /** A model whose tokens attend to all earlier ones. */
+    public ModelShape(
+            int layers,
+            int hidden,
+            Attention attention,
+            int intermediate,
+            int vocabulary,
+            double kvValueBytes,
+            boolean tiedEmbeddings) {
+        this(layers, hidden, attention, intermediate, vocabulary, kvValueBytes, tiedEmbeddings, AttentionSpan.WHOLE);
+    }
+
     /**
-     * Reads a {@code config.json} of Hugging Face.
+     * Reads a {@code config.json} of Hugging Face whose model has no sliding windows.
      *
      * @param origin names the text in errors
      * @throws ConfigurationException that names the field that is missing
@@ -74,7 +89,7 @@ public record ModelShape(
 
     /** This model with KV values of this many bytes. */
     public ModelShape withKvValueBytes(double bytes) {
-        return new ModelShape(layers, hidden, attention, intermediate, vocabulary, bytes, tiedEmbeddings);
+        return new ModelShape(layers, hidden, attention, intermediate, vocabulary, bytes, tiedEmbeddings, span);
     }
 
     /** Query heads per KV head. */

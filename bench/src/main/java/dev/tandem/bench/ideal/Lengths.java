@@ -1,6 +1,7 @@
 package dev.tandem.bench.ideal;
 
 import dev.tandem.bench.Workload;
+import dev.tandem.engine.kv.AttentionSpan;
 import java.util.function.DoubleUnaryOperator;
 
 /**
@@ -9,13 +10,13 @@ import java.util.function.DoubleUnaryOperator;
  * @param prompt tokens
  * @param output tokens
  * @param cached fraction of the prompt whose KV prefix caching has; the GPU alone has it for free
- * @param window tokens that a token attends to, and whose KV a request holds, at most
+ * @param span how many tokens a token attends to, and of how many a request holds the KV
  * @param requestsOf number of requests that run at a time in a GPU pool of so many tokens
  */
-public record Lengths(double prompt, double output, double cached, double window, DoubleUnaryOperator requestsOf) {
+public record Lengths(double prompt, double output, double cached, AttentionSpan span, DoubleUnaryOperator requestsOf) {
     /** Requests of a model whose tokens attend to all earlier ones. */
     public Lengths(double prompt, double output, double cached, DoubleUnaryOperator requestsOf) {
-        this(prompt, output, cached, Double.POSITIVE_INFINITY, requestsOf);
+        this(prompt, output, cached, AttentionSpan.WHOLE, requestsOf);
     }
 
     /** The mean request of a workload, packed whole into the pool. */
@@ -37,25 +38,26 @@ public record Lengths(double prompt, double output, double cached, double window
         return new Lengths(prompt, output, cached, tokens -> tokens / held);
     }
 
-    /** The same requests for a model with a sliding window in every layer, if they are longer than it. */
-    public Lengths within(int tokens) {
-        return prompt + output <= tokens
+    /** The same requests for a model whose layers have sliding windows, if a request is longer than one of them. */
+    public Lengths within(AttentionSpan windows) {
+        double longest = prompt + output;
+        int tokens = (int) Math.ceil(longest);
+        return windows.tokens(tokens) == tokens
                 ? this
-                : new Lengths(prompt, output, cached, tokens, pool -> pool / meanUpTo(prompt, prompt + output, tokens));
+                : new Lengths(prompt, output, cached, windows, pool -> pool / windows.meanTokens(prompt, longest));
     }
 
-    /** Tokens of context of a running request that a token attends to, on average. */
+    /**
+     * Tokens of context of a running request that a token attends to, and whose KV the request holds: means over its
+     * time and over the layers.
+     */
     double context() {
-        return meanUpTo(prompt, prompt + output, window);
+        return span.meanTokens(prompt, prompt + output);
     }
 
-    /** The mean of the lengths from {@code from} to {@code to}, each limited to {@code max}. */
-    private static double meanUpTo(double from, double to, double max) {
-        if (to <= max) {
-            return from + (to - from) / 2;
-        }
-        double inside = Math.max(0, max - from);
-        return (inside * (from + inside / 2) + (to - from - inside) * max) / (to - from);
+    /** Tokens of a context whose KV a request holds, as a mean over the layers. */
+    double held(double context) {
+        return span.meanTokens(context, context);
     }
 
     /** Prompt tokens that are computed per output token. */
@@ -65,6 +67,6 @@ public record Lengths(double prompt, double output, double cached, double window
 
     /** Tokens of context of a prompt token that is computed, on average. */
     double contextOfPromptToken() {
-        return meanUpTo(cached * prompt, prompt, window);
+        return span.meanTokens(cached * prompt, prompt);
     }
 }

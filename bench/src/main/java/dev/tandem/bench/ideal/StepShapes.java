@@ -252,7 +252,7 @@ final class StepShapes {
         int chunks = (int) Math.max(1, Math.ceil(computed / STAGED_PROMPT_TOKENS));
         double tokens = 0;
         for (int chunk = 0; chunk < chunks; chunk++) {
-            tokens += lengths.cached() * lengths.prompt() + (double) chunk * STAGED_PROMPT_TOKENS;
+            tokens += lengths.held(lengths.cached() * lengths.prompt() + (double) chunk * STAGED_PROMPT_TOKENS);
         }
         return tokens * of.memory().bytesPerToken() / lengths.output();
     }

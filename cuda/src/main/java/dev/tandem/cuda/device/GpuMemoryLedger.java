@@ -7,7 +7,7 @@ import java.util.Map;
  * How GPU memory is used, in bytes.
  *
  * @param weights of the model
- * @param activations and inputs of steps
+ * @param activations and inputs of steps, with the lists of KV that steps copy
  * @param workspaces of GEMMs, and graphs with the memory that the driver took while capturing
  * @param kvPool KV blocks
  * @param free available to other processes

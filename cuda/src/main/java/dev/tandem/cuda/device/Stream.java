@@ -1,6 +1,8 @@
 package dev.tandem.cuda.device;
 
 import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import dev.tandem.cuda.ffi.CudaException;
 import java.lang.foreign.Arena;
@@ -20,6 +22,23 @@ public final class Stream implements AutoCloseable {
      */
     private static final long LIMIT_NANOS = 120_000_000_000L;
 
+    /** Byte offsets of the fields of {@code CUDA_MEMCPY2D} that are not 0, and values of {@code CUmemorytype}. */
+    static final class Copy2d {
+        static final int HOST = 1;
+        static final int DEVICE = 2;
+        static final int SOURCE_TYPE = 16;
+        static final int SOURCE_HOST = 24;
+        static final int SOURCE_PITCH = 48;
+        static final int TARGET_TYPE = 72;
+        static final int TARGET_DEVICE = 88;
+        static final int TARGET_PITCH = 104;
+        static final int ROW_BYTES = 112;
+        static final int ROWS = 120;
+        static final int BYTES = 128;
+
+        private Copy2d() {}
+    }
+
     private final Device device;
     private final MemorySegment handle;
     private final String label;
@@ -38,6 +57,30 @@ public final class Stream implements AutoCloseable {
     /** Copies from pinned memory. */
     public void upload(DeviceBuffer to, long offset, MemorySegment from, long bytes) {
         device.driver().cuMemcpyHtoDAsync.call(to.address() + offset, from, bytes, handle);
+    }
+
+    /**
+     * Copies rows from pinned memory in one call. They lie {@code pitch} bytes apart on both sides.
+     *
+     * @param bytes of each row
+     */
+    public void uploadRows(DeviceBuffer to, long offset, MemorySegment from, long pitch, long bytes, int rows) {
+        if (rows == 1) {
+            upload(to, offset, from, bytes);
+            return;
+        }
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment copy = arena.allocate(Copy2d.BYTES, Long.BYTES);
+            copy.set(JAVA_INT, Copy2d.SOURCE_TYPE, Copy2d.HOST);
+            copy.set(ADDRESS, Copy2d.SOURCE_HOST, from);
+            copy.set(JAVA_LONG, Copy2d.SOURCE_PITCH, pitch);
+            copy.set(JAVA_INT, Copy2d.TARGET_TYPE, Copy2d.DEVICE);
+            copy.set(JAVA_LONG, Copy2d.TARGET_DEVICE, to.address() + offset);
+            copy.set(JAVA_LONG, Copy2d.TARGET_PITCH, pitch);
+            copy.set(JAVA_LONG, Copy2d.ROW_BYTES, bytes);
+            copy.set(JAVA_LONG, Copy2d.ROWS, rows);
+            device.driver().cuMemcpy2DAsync.call(copy, handle);
+        }
     }
 
     /** Copies to pinned memory. */

@@ -32,6 +32,7 @@ public final class CudaDriver {
     public final NativeFunction cuMemHostUnregister;
     public final NativeFunction cuMemcpyHtoDAsync;
     public final NativeFunction cuMemcpyDtoHAsync;
+    public final NativeFunction cuMemcpy2DAsync;
     public final NativeFunction cuMemsetD32Async;
     public final NativeFunction cuStreamCreateWithPriority;
     public final NativeFunction cuStreamDestroy;
@@ -91,6 +92,7 @@ public final class CudaDriver {
         cuMemHostUnregister = function("cuMemHostUnregister", ADDRESS);
         cuMemcpyHtoDAsync = function("cuMemcpyHtoDAsync_v2", JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS);
         cuMemcpyDtoHAsync = function("cuMemcpyDtoHAsync_v2", ADDRESS, JAVA_LONG, JAVA_LONG, ADDRESS);
+        cuMemcpy2DAsync = function("cuMemcpy2DAsync_v2", ADDRESS, ADDRESS);
         cuMemsetD32Async = function("cuMemsetD32Async", JAVA_LONG, JAVA_INT, JAVA_LONG, ADDRESS);
         cuStreamCreateWithPriority = function("cuStreamCreateWithPriority", ADDRESS, JAVA_INT, JAVA_INT);
         cuStreamDestroy = function("cuStreamDestroy_v2", ADDRESS);

@@ -34,6 +34,7 @@ final class BlockCopyList implements AutoCloseable {
     private final PinnedBuffer pinned;
     private final String label;
     private final Parts parts;
+    private final int capacity;
     private final Section[] sections;
     /** Empty without --kv-checksums. */
     private Optional<TransferChecksums> sums = Optional.empty();
@@ -53,15 +54,16 @@ final class BlockCopyList implements AutoCloseable {
      */
     record Parts(int count, int sections, IntUnaryOperator section, HostBlocks host) {}
 
-    /** @param max moves of each section in a step */
-    BlockCopyList(Device owner, Parts parts, int max, String label) {
+    /** @param capacity max moves of each section in a step */
+    BlockCopyList(Device owner, Parts parts, int capacity, String label) {
         this.label = label;
+        this.capacity = capacity;
         this.parts = parts;
         this.sections = new Section[parts.sections()];
-        Arrays.setAll(sections, i -> new Section(i * (1 + max), max));
-        int entries = sections.length * (1 + max);
-        device = owner.allocate(bytes(entries), label);
-        pinned = owner.pinned(bytes(entries), label);
+        Arrays.setAll(sections, i -> new Section(i * (1 + capacity)));
+        long bytes = bytes(sections.length, capacity);
+        device = owner.allocate(bytes, label);
+        pinned = owner.pinned(bytes, label);
     }
 
     Parts parts() {
@@ -86,6 +88,16 @@ final class BlockCopyList implements AutoCloseable {
     /** {@link TransferChecksums#verify}, where moves are verified. */
     void verifySums() {
         sums.ifPresent(s -> s.verify(this));
+    }
+
+    /** GPU memory of a list; {@code capacity} is the max number of moves of each section. */
+    static long bytes(int sections, int capacity) {
+        return sections * bytes(1 + capacity);
+    }
+
+    /** GPU memory of this list. */
+    long bytes() {
+        return device.bytes();
     }
 
     /** @param entries moves and counts */
@@ -148,8 +160,9 @@ final class BlockCopyList implements AutoCloseable {
             return;
         }
         for (Section section : sections) {
-            section.upload(stream, blocks.apply(section));
+            section.complete(blocks.apply(section));
         }
+        stream.uploadRows(device, 0, pinned.memory(), bytes(1 + capacity), bytes(1 + max()), sections.length);
     }
 
     /** Blocks that are copied together. */
@@ -157,16 +170,14 @@ final class BlockCopyList implements AutoCloseable {
         /** Where its count is, in entries of the list. */
         private final int from;
 
-        private final int capacity;
         private int[] hosts = new int[64];
         /** Layer blocks at which the copies of host blocks begin; for moves through copies only. */
         private int[] copies = new int[0];
 
         private int count;
 
-        private Section(int from, int capacity) {
+        private Section(int from) {
             this.from = from;
-            this.capacity = capacity;
         }
 
         int count() {
@@ -234,13 +245,12 @@ final class BlockCopyList implements AutoCloseable {
             }
         }
 
-        private void upload(Stream stream, int[] blocks) {
+        /** Writes what is known once all moves are: their count, and the blocks by their numbers or copies. */
+        private void complete(int[] blocks) {
             set(INTS * from, count);
             for (int i = 0; i < count; i++) {
                 set(entry(i), blocks[i]);
             }
-            long offset = bytes(from);
-            stream.upload(device, offset, pinned.memory().asSlice(offset), bytes(1 + count));
         }
     }
 

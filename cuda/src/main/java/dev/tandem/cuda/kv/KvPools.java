@@ -107,8 +107,7 @@ public final class KvPools implements AutoCloseable {
         this.layersPerPage = shape.layersPerPage();
         this.gpuBlocks = gpuBlocks;
         this.hostBlockBytes = HostFormat.blockBytes(shape);
-        this.hostBlocks = (int) Math.min(
-                Integer.MAX_VALUE / HostFormat.BLOCK_TOKENS / layout.groups(), hostBytes / (hostBlockBytes * layers));
+        this.hostBlocks = hostBlocks(shape, layout, hostBytes);
         this.copyBlocks = Math.clamp(device.multiprocessors() / SMS_PER_COPY_BLOCK, 1, MAX_COPY_BLOCKS);
         this.gpu = device.allocate(gpuBlocks * shape.blockBytes(), "the GPU KV pool");
         long bytes = hostBytes();
@@ -117,9 +116,8 @@ public final class KvPools implements AutoCloseable {
                 : device.pinnedHuge(bytes, "the host KV pool");
         int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
         int sequences = maxSequences + 1;
-        // each copy to the host has a host page of its own
         BlockCopyList.Parts ofPages = new BlockCopyList.Parts(layersPerPage, 1, any -> 0, this::hostPart);
-        this.outs = copyList(ofPages, Math.max(1, hostPages()), true, "swaps out");
+        this.outs = copyList(ofPages, maxSwapsOut(hostPages()), true, "swaps out");
         this.ins = copyList(ofPages, pages() / ratio + sequences * layout.groups(), false, "swaps in");
         this.prefillOffload = new PrefillOffload(device, kernels, this, shape, offloadedBlocks, maxSequences);
         this.swapping = device.stream("swaps");
@@ -136,6 +134,31 @@ public final class KvPools implements AutoCloseable {
      */
     public static long sharedPages(long pages) {
         return MAX_SHARERS * pages;
+    }
+
+    private static int hostBlocks(ModelShape shape, KvLayout layout, long hostBytes) {
+        long blockBytes = HostFormat.blockBytes(shape) * shape.config().layers();
+        return (int) Math.min(Integer.MAX_VALUE / HostFormat.BLOCK_TOKENS / layout.groups(), hostBytes / blockBytes);
+    }
+
+    /** Max pages that a step copies to the host: each has a host page of its own. */
+    private static int maxSwapsOut(int hostPages) {
+        return Math.max(1, hostPages);
+    }
+
+    /**
+     * GPU memory that the list of copies to the host takes. It grows with host memory, so no reserve covers it: 256 MiB
+     * for 1 TiB of pages of 128 KiB. All other lists are bounded by the GPU's pages and by what a step computes.
+     *
+     * @param hostBytes memory of the host pool
+     */
+    public static long swapOutListBytes(ModelShape shape, KvLayout layout, long hostBytes) {
+        return BlockCopyList.bytes(1, maxSwapsOut(hostBlocks(shape, layout, hostBytes) * layout.groups()));
+    }
+
+    /** Bytes of GPU memory that the lists of copies take. */
+    public long listBytes() {
+        return outs.bytes() + ins.bytes() + prefillOffload.listBytes();
     }
 
     /** @param max moves in a step, of each group */

@@ -111,6 +111,11 @@ public final class PrefillOffload implements AutoCloseable {
         kernelsOnly = true;
     }
 
+    /** Bytes of GPU memory that the lists of copies take. */
+    long listBytes() {
+        return leaving.bytes() + returning.bytes();
+    }
+
     void beginStep(int[] borrowedPages) {
         borrowed = borrowedPages;
         leaving.clear();

@@ -489,9 +489,11 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
             stream.upload(device, from, memory.asSlice(from), 4L * SEQUENCE_INTS * windowed.count);
         }
         for (int kind = 0; kind < kinds.length; kind++) {
-            for (int group = kinds[kind].first(); group < kinds[kind].end() && tableInts[kind] > 0; group++) {
-                long from = 4L * tablesAt[group];
-                stream.upload(device, from, memory.asSlice(from), 4L * tableInts[kind]);
+            if (tableInts[kind] > 0) {
+                long from = 4L * tablesAt[kinds[kind].first()];
+                long pitch = 4L * sizes.max().get(kind);
+                stream.uploadRows(
+                        device, from, memory.asSlice(from), pitch, 4L * tableInts[kind], kinds[kind].groups());
             }
         }
         uploadAdjustments(stream);

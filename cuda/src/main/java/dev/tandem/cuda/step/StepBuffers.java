@@ -87,6 +87,11 @@ public record StepBuffers(StepBuffer graph, int graphRows, StepBuffer first, Opt
         return new StepBuffers(opened.get(0), graphs ? sizes.graphRows() : 0, opened.get(1), second);
     }
 
+    /** Bytes of GPU memory of all buffers. */
+    public long bytes() {
+        return graph.bytes() + first.bytes() + second.map(StepBuffer::bytes).orElse(0L);
+    }
+
     @Override
     public void close() {
         List<AutoCloseable> all = new ArrayList<>(List.of(graph, first));

@@ -194,10 +194,11 @@ final class CudaProfiler {
 
     private SortedMap<Double, Double> prefillAttention(ProgressCounter counter) {
         SortedMap<Double, Double> times = new TreeMap<>();
+        AttentionSpan span = new AttentionSpan(shape.config().windows());
         for (int tokens : points.prefills()) {
             put(
                     times,
-                    tokens * (tokens + 1.0) / 2,
+                    (double) span.pairs(0, tokens),
                     timer.prefill(prompts, tokens, gpuBlocks, REPEATS).attention() / layers);
             counter.finished();
         }

@@ -5,6 +5,7 @@ import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
+import dev.tandem.cuda.device.Stream.Copy2d;
 import dev.tandem.cuda.ffi.CudaDriver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
@@ -32,6 +33,9 @@ public final class FakeDriver {
     /** A kernel's declaration: static shared memory and parameter sizes, in bytes. */
     public record Declared(int staticShared, int... parameterBytes) {}
 
+    /** A copy of rows to the GPU: addresses of the first, and bytes. */
+    public record Rows(long from, long to, long pitch, long bytes, long count) {}
+
     /** The body of one driver function; returns its status code. */
     private interface Answer {
         int to(Object[] arguments);
@@ -50,8 +54,10 @@ public final class FakeDriver {
     public final Map<String, Integer> successes = new HashMap<>();
     /** The value of every byte that is copied to the host. */
     public byte copied;
-    /** Addresses of the host memory that is copied to the GPU, in order. */
+    /** Addresses of the host memory that is copied to the GPU, in order; those of all rows of a copy. */
     public final List<Long> uploads = new ArrayList<>();
+    /** Copies of several rows at once. */
+    public final List<Rows> uploadedRows = new ArrayList<>();
     /** Names of the functions called, in order. */
     public final List<String> calls = new ArrayList<>();
     /** CUDA version of the driver. */
@@ -127,6 +133,7 @@ public final class FakeDriver {
                 ADDRESS,
                 JAVA_LONG,
                 ADDRESS);
+        define("cuMemcpy2DAsync_v2", arguments -> copyRows(memory(arguments[0], Copy2d.BYTES)), ADDRESS, ADDRESS);
         define(
                 "cuMemcpyDtoHAsync_v2",
                 arguments -> memory(arguments[0], (long) arguments[2]).fill(copied),
@@ -179,6 +186,19 @@ public final class FakeDriver {
     /** The driver as the code under test sees it. */
     public CudaDriver driver() {
         return new CudaDriver(name -> Optional.ofNullable(functions.get(name)));
+    }
+
+    private void copyRows(MemorySegment copy) {
+        Rows rows = new Rows(
+                copy.get(JAVA_LONG, Copy2d.SOURCE_HOST),
+                copy.get(JAVA_LONG, Copy2d.TARGET_DEVICE),
+                copy.get(JAVA_LONG, Copy2d.SOURCE_PITCH),
+                copy.get(JAVA_LONG, Copy2d.ROW_BYTES),
+                copy.get(JAVA_LONG, Copy2d.ROWS));
+        uploadedRows.add(rows);
+        for (int row = 0; row < rows.count(); row++) {
+            uploads.add(rows.from() + row * rows.pitch());
+        }
     }
 
     private static Body out(int value) {

@@ -173,6 +173,7 @@ class KvPoolsTest {
             pools.upload(stream);
             List<List<Move>> leaving = uploaded(0, layout.groups());
             List<List<Move>> returning = uploaded(layout.groups(), layout.groups());
+            assertThat(fake.uploadedRows).as("a copy per list").hasSize(layout.groups() == 1 ? 0 : 2);
 
             Map<Integer, Set<Long>> places = new HashMap<>();
             for (int layer = 0; layer < layers.length(); layer++) {

@@ -121,6 +121,15 @@ class StepBufferTest {
                     .as("tables of group %d", group)
                     .containsExactly(tables[group]);
         }
+        long shift = inputs.header() - front; // from pinned to GPU memory
+        assertThat(fake.uploadedRows)
+                .as("both windowed groups in one copy")
+                .containsExactly(new FakeDriver.Rows(
+                        fake.uploads.get(3),
+                        fake.uploads.get(3) + shift,
+                        4 * sizes.max().get(1),
+                        4 * 5,
+                        2));
         assertThat(ints(front, (int) (inputs.tiles() - inputs.header()) / 4, 4)).containsExactly(1, 2, 15, 7);
         assertThat(ints(front, (int) (inputs.windowedTiles() - inputs.header()) / 4, 4))
                 .containsExactly(1, 2, 15, 3);

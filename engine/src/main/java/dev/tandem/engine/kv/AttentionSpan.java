@@ -59,6 +59,33 @@ public final class AttentionSpan {
         return (int) (sum / layerCount);
     }
 
+    /**
+     * The mean of {@link #tokens} over all lengths between two, which may be equal; not rounded. A sequence holds the
+     * KV of as many tokens, as a mean over the layers, where KV behind a window is freed.
+     */
+    public double meanTokens(double from, double to) {
+        if (windows.length == 0) {
+            return meanUpTo(from, to, Integer.MAX_VALUE);
+        }
+        double sum = 0;
+        for (int i = 0; i < windows.length; i++) {
+            sum += layers[i] * meanUpTo(from, to, windows[i]);
+        }
+        return sum / layerCount;
+    }
+
+    /** The mean of the lengths from {@code from} to {@code to}, each limited to {@code max}. */
+    private static double meanUpTo(double from, double to, double max) {
+        if (to <= max) {
+            return from + (to - from) / 2;
+        }
+        if (from >= max) {
+            return max;
+        }
+        double inside = max - from;
+        return (inside * (from + inside / 2) + (to - max) * max) / (to - from);
+    }
+
     /** Pairs of one of {@code rows} tokens from position {@code start} on and a token that it attends to. */
     public long pairs(int start, int rows) {
         if (windows.length == 0) {

@@ -5,7 +5,6 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.List;
-import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -134,7 +133,7 @@ public final class KvCache implements KvCapacity {
                 options.enabled() ? new PrefixTree(hostBlockTokens, hostBlocks, mask, hashes, log(KvTier.HOST)) : null;
         this.gpu = new BlockPool(KvTier.GPU, gpuBlocks, layout.slides(), this::evictFromGpu);
         this.host = new BlockPool(KvTier.HOST, hostBlocks, layout.slides(), node -> drop(KvTier.HOST, node));
-        this.demotion = new PrefixDemotion(gpu, host, hostBlockTokens / gpuBlockTokens);
+        this.demotion = new PrefixDemotion(gpu, host, hostBlockTokens / gpuBlockTokens, layout.groups());
     }
 
     private KvEventLog.@Nullable TierLog log(KvTier tier) {
@@ -358,12 +357,12 @@ public final class KvCache implements KvCapacity {
                 pool(use.tier()).share(use.block(group, i), sequence.key());
             }
             // the prefix is hit again only while these are there too
-            for (int i = use.first()[group] - 1; i >= 0; i--) {
+            for (int i = Math.min(use.first()[group], use.shared()) - 1; i >= 0; i--) {
                 pool(use.tier()).touch(use.block(group, i));
             }
         }
         if (use.copies()) {
-            for (int i = 0; i < use.copyTo(); i++) {
+            for (int i = 0; i < use.sources(); i++) {
                 pool(use.tier().other()).share(use.other()[i], sequence.key());
             }
         }
@@ -371,7 +370,7 @@ public final class KvCache implements KvCapacity {
 
     /** Ends the references to blocks that were copied; what was copied stays in the cache. */
     public void endCopy(Sequence sequence, PrefixUse use) {
-        for (int i = use.copyTo() - 1; i >= 0 && use.copies(); i--) {
+        for (int i = use.sources() - 1; i >= 0; i--) {
             pool(use.tier().other()).give(use.other()[i], sequence.key());
         }
     }
@@ -427,32 +426,35 @@ public final class KvCache implements KvCapacity {
     /**
      * Grants blocks for the tokens that a started sequence copies from the other tier.
      *
-     * @return the copy; empty, and nothing is changed, when the blocks are not free
+     * @return a copy per group of layers; empty, and nothing is changed, when the blocks are not free
      */
-    public Optional<Swap> copy(Sequence sequence, PrefixUse use) {
+    public List<Swap> copy(Sequence sequence, PrefixUse use) {
         BlockTable table = sequence.table();
         if (!grow(sequence, use.tokens())) {
-            return Optional.empty();
+            return List.of();
         }
-        // models with several groups copy no prefixes
-        int[] to =
-                Arrays.copyOfRange(table.group(0).view().blocks(), use.shared(), blocksFor(use.tier(), use.tokens()));
-        int tokens = use.tokens() - use.shared() * blockTokens(use.tier());
-        return Optional.of(new Swap(sequence.key(), use.tier().other(), use.copied(), use.tier(), to, tokens));
+        KvTier from = use.tier().other();
+        int end = blocksFor(use.tier(), use.tokens());
+        List<Swap> copies = new ArrayList<>(use.first().length);
+        for (int group = 0; group < use.first().length; group++) {
+            GroupTable blocks = table.group(group);
+            int own = Math.max(use.shared(), blocks.first());
+            int[] to = Arrays.copyOfRange(blocks.view().blocks(), own - blocks.first(), end - blocks.first());
+            int tokens = use.tokens() - own * blockTokens(use.tier());
+            copies.add(new Swap(sequence.key(), from, use.copied(group), use.tier(), to, tokens));
+        }
+        return copies;
     }
 
     /**
      * Copies prefixes of cached GPU blocks, which will be dropped soon, to empty host blocks or to those of older
      * prefixes; only while requests come back for prefixes that were dropped.
      *
-     * @param maxBlocks max host blocks
+     * @param maxBlocks max host blocks, each of a page per group of layers
      * @return the copies; empty when there is nothing to do
      */
     public List<Swap> demote(int maxBlocks) {
-        if (hostPrefixes == null || layout.slides()) { // with windows no prefix is copied back
-            return List.of();
-        }
-        return demotion.demote(hostPrefixes, maxBlocks);
+        return hostPrefixes == null ? List.of() : demotion.demote(hostPrefixes, maxBlocks);
     }
 
     /**

@@ -2,6 +2,7 @@ package dev.tandem.engine.kv;
 
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Deque;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
@@ -37,6 +38,8 @@ final class PrefixDemotion {
     private final BlockPool host;
     /** GPU blocks per host block. */
     private final int ratio;
+    /** Groups of layers, so pages per block. */
+    private final int groups;
     /** Hashes of evicted GPU blocks; each overwrites another one with the same low bits. */
     private final long[] evicted;
 
@@ -46,10 +49,11 @@ final class PrefixDemotion {
 
     private long blocks;
 
-    PrefixDemotion(BlockPool gpu, BlockPool host, int ratio) {
+    PrefixDemotion(BlockPool gpu, BlockPool host, int ratio, int groups) {
         this.gpu = gpu;
         this.host = host;
         this.ratio = ratio;
+        this.groups = groups;
         this.evicted = new long[4 * Integer.highestOneBit(Math.max(1, gpu.size()))];
     }
 
@@ -94,7 +98,7 @@ final class PrefixDemotion {
         List<PrefixNode> held = new ArrayList<>();
         int left = maxBlocks;
         int block = gpu.oldestCached();
-        for (int scanned = 0; left > 0 && block >= 0 && scanned < MAX_SCANNED; scanned++) {
+        for (int scanned = 0; left > 0 && block >= 0 && scanned < MAX_SCANNED * groups; scanned++) {
             PrefixNode end = endOfHostBlock(gpu.node(block));
             if (end != null && !isOnHost(end)) {
                 left -= copyPath(tree, end, left, copies, held);
@@ -102,12 +106,14 @@ final class PrefixDemotion {
             block = gpu.newerCached(block);
         }
         for (PrefixNode node : held.reversed()) { // the last of a prefix first, so that it is evicted first
-            host.give(node.block(), KEY);
+            for (int page : node.blocks) {
+                host.give(page, KEY);
+            }
         }
         if (copies.isEmpty()) {
             changesWithoutWork = changes;
         }
-        blocks += copies.size();
+        blocks += maxBlocks - left;
         return copies;
     }
 
@@ -137,14 +143,19 @@ final class PrefixDemotion {
             int[] tokens = tokens(end);
             PrefixNode node = tree.child(parent, end.hash, tokens);
             if (node != null) {
-                host.share(node.block(), KEY);
-            } else if (copied < max && host.free() > 0) {
-                int block = host.take(KEY);
+                for (int page : node.blocks) {
+                    host.share(page, KEY);
+                }
+            } else if (copied < max && host.free() >= groups) {
+                int[] pages = new int[groups];
+                Arrays.setAll(pages, group -> host.take(KEY));
                 // an eviction may have dropped the root together with its last child
                 parent = parent.depth == 0 ? tree.rootToExtend(salt) : parent;
-                node = tree.add(parent, end.hash, tokens, block);
-                host.register(block, node);
-                copies.add(copy(end, block, tokens.length));
+                node = tree.add(parent, end.hash, tokens, pages);
+                for (int group = 0; group < groups; group++) {
+                    host.register(pages[group], node);
+                    copies.add(copy(end, group, pages[group], tokens.length));
+                }
                 copied++;
             } else {
                 break;
@@ -167,13 +178,13 @@ final class PrefixDemotion {
         return tokens;
     }
 
-    private Swap copy(PrefixNode end, int block, int tokens) {
+    private Swap copy(PrefixNode end, int group, int page, int tokens) {
         int[] from = new int[ratio];
         PrefixNode node = end;
         for (int i = ratio - 1; i >= 0 && node != null; i--) {
-            from[i] = node.block();
+            from[i] = node.blocks[group];
             node = node.previous();
         }
-        return new Swap(Swap.NO_SEQUENCE, KvTier.GPU, from, KvTier.HOST, new int[] {block}, tokens);
+        return new Swap(Swap.NO_SEQUENCE, KvTier.GPU, from, KvTier.HOST, new int[] {page}, tokens);
     }
 }

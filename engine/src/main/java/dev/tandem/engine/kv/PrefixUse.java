@@ -12,19 +12,18 @@ import java.util.Arrays;
  *     follow each other
  * @param first [groups] index of the first block that the sequence lists in its own table; above 0 when those before
  *     lie behind a sliding window
- * @param shared index after the last block that it lists in each group
- * @param other blocks of the other tier that hold the sequence's first tokens, in token order
- * @param copyFrom index in {@code other} of the first block that is copied; its first token is the one after those of
- *     the shared blocks
- * @param copyTo index in {@code other} after the last block that is copied
+ * @param shared index after the last block that it lists in each group; a group whose window begins later lists none
+ * @param other blocks of the other tier that hold the sequence's first tokens, as {@code found} has them
+ * @param copyFrom [groups] index among {@code other}'s of the first block that is copied; its first token is the one
+ *     after those of the shared blocks, or the first within the group's window
+ * @param copyTo index after the last block that is copied in each group; 0 when none is
  * @param tokens from the start that need not be computed: those of the shared and of the copied blocks
  */
 public record PrefixUse(
-        KvTier tier, int[] found, int[] first, int shared, int[] other, int copyFrom, int copyTo, int tokens) {
+        KvTier tier, int[] found, int[] first, int shared, int[] other, int[] copyFrom, int copyTo, int tokens) {
     private static final int[] NONE = {};
-    private static final int[] FROM_START = {0};
-    private static final PrefixUse NOTHING_ON_GPU = new PrefixUse(KvTier.GPU, NONE, NONE, 0, NONE, 0, 0, 0);
-    private static final PrefixUse NOTHING_ON_HOST = new PrefixUse(KvTier.HOST, NONE, NONE, 0, NONE, 0, 0, 0);
+    private static final PrefixUse NOTHING_ON_GPU = sharing(KvTier.GPU, NONE, NONE, 0, 0);
+    private static final PrefixUse NOTHING_ON_HOST = sharing(KvTier.HOST, NONE, NONE, 0, 0);
 
     /** Takes nothing. */
     public static PrefixUse nothing(KvTier tier) {
@@ -34,23 +33,9 @@ public record PrefixUse(
         };
     }
 
-    /** Shares the first blocks of {@code found} in a model with one group of layers, and copies none. */
-    public static PrefixUse sharing(KvTier tier, int[] found, int shared, int tokens) {
-        return new PrefixUse(tier, found, FROM_START, shared, NONE, 0, 0, tokens);
-    }
-
     /** Shares the blocks of each group from {@code first} on, up to the {@code shared}-th, and copies none. */
     public static PrefixUse sharing(KvTier tier, int[] found, int[] first, int shared, int tokens) {
-        return new PrefixUse(tier, found, first, shared, NONE, 0, 0, tokens);
-    }
-
-    /**
-     * For a model with one group: shares the first blocks of {@code found} and copies those of {@code other} from one
-     * index to another.
-     */
-    public static PrefixUse copying(
-            KvTier tier, int[] found, int shared, int[] other, int copyFrom, int copyTo, int tokens) {
-        return new PrefixUse(tier, found, FROM_START, shared, other, copyFrom, copyTo, tokens);
+        return new PrefixUse(tier, found, first, shared, NONE, NONE, 0, tokens);
     }
 
     /** The block of a group that holds the {@code index}-th run of tokens. */
@@ -62,18 +47,25 @@ public record PrefixUse(
     public int listed() {
         int count = 0;
         for (int begin : first) {
-            count += shared - begin;
+            count += Math.max(0, shared - begin);
         }
         return count;
     }
 
     /** Whether blocks are copied from the other tier. */
     public boolean copies() {
-        return copyTo > copyFrom;
+        return copyTo > 0;
     }
 
-    /** The blocks that are copied. */
-    int[] copied() {
-        return Arrays.copyOfRange(other, copyFrom, copyTo);
+    /** Blocks of the other tier, from the start of {@code other} on, that hold what is copied and what precedes it. */
+    public int sources() {
+        return copyTo * first.length;
+    }
+
+    /** The blocks that are copied in a group. */
+    int[] copied(int group) {
+        int[] blocks = new int[copyTo - copyFrom[group]];
+        Arrays.setAll(blocks, i -> other[(copyFrom[group] + i) * first.length + group]);
+        return blocks;
     }
 }

@@ -422,21 +422,31 @@ final class BlockLedger {
                     ? PrefixUse.sharing(tier, found, first, whole, whole * each)
                     : PrefixUse.nothing(tier);
         }
-        if (kv.layout().slides()) {
-            int tokens = blocks * each;
-            return PrefixUse.sharing(tier, found, kv.firstHeld(tier, tokens), blocks, tokens);
-        }
         // this draft's moves to the GPU free host blocks that they still read
         int[] other = tier == KvTier.GPU || ins.isEmpty() ? kv.hit(sequence, tier.other()) : NO_BLOCKS;
         int otherEach = kv.blockTokens(tier.other());
         int max = (sequence.length() - 2) / gpuEach / ratio * ratio * gpuEach;
-        int tokens = Math.min(max, other.length / (tier == KvTier.GPU ? 1 : ratio) * ratio * gpuEach);
-        int from = whole * each;
-        int known = found.length * each;
-        if (tokens <= known || !state.copies().pays(tokens - from, known, tokens)) {
-            return PrefixUse.sharing(tier, found, found.length, known);
+        int otherBlocks = other.length / kv.layout().groups();
+        int tokens = Math.min(max, otherBlocks / (tier == KvTier.GPU ? 1 : ratio) * ratio * gpuEach);
+        int known = blocks * each;
+        if (tokens > known) {
+            int[] first = kv.firstHeld(tier, tokens);
+            int[] copyFrom = new int[first.length];
+            long copied = 0;
+            for (int group = 0; group < first.length; group++) {
+                int from = Math.max(first[group], whole) * each;
+                copyFrom[group] = from / otherEach;
+                copied += tokens - from;
+            }
+            if (state.copies()
+                    .pays(
+                            (int) (copied / first.length),
+                            tokens - known,
+                            kv.span().pairs(known, tokens - known))) {
+                return new PrefixUse(tier, found, first, whole, other, copyFrom, tokens / otherEach, tokens);
+            }
         }
-        return PrefixUse.copying(tier, found, whole, other, from / otherEach, tokens / otherEach, tokens);
+        return PrefixUse.sharing(tier, found, kv.firstHeld(tier, known), blocks, known);
     }
 
     /** Tokens of a waiting sequence that need not be computed if it starts in the tier. */

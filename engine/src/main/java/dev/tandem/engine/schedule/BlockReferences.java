@@ -33,7 +33,7 @@ final class BlockReferences {
                 added(use.tier()).merge(use.block(group, i), each, Integer::sum);
             }
         }
-        for (int i = 0; i < use.copyTo(); i++) {
+        for (int i = 0; i < use.sources(); i++) {
             added(use.tier().other()).merge(use.other()[i], each, Integer::sum);
         }
     }
@@ -67,7 +67,15 @@ final class BlockReferences {
 
     /** Free blocks of the other tier that must not be granted before a use has copied from them. */
     int pinned(PrefixUse use) {
-        return use.copies() ? use.copyTo() - heldByOthers(use.tier().other(), use.other(), use.copyTo()) : 0;
+        KvTier other = use.tier().other();
+        if (!kv.layout().slides()) {
+            return use.sources() - heldByOthers(other, use.other(), use.sources());
+        }
+        int count = 0;
+        for (int i = 0; i < use.sources(); i++) {
+            count += count(other, use.other()[i]) == 0 ? 1 : 0;
+        }
+        return count;
     }
 
     private int heldByOthers(KvTier tier, int[] blocks, int of) {

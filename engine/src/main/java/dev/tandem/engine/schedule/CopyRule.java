@@ -4,14 +4,14 @@ package dev.tandem.engine.schedule;
 @FunctionalInterface
 public interface CopyRule {
     /** Copies whatever is cached: right where a copy takes far less time than computing, as within host memory. */
-    CopyRule ALWAYS = (copied, from, to) -> true;
+    CopyRule ALWAYS = (copied, rows, pairs) -> true;
 
     /**
      * Whether copying takes less time than computing.
      *
-     * @param copied tokens to copy
-     * @param from position of the first token that would be computed otherwise
-     * @param to position after the last one
+     * @param copied tokens to copy, as a mean over the layers
+     * @param rows tokens that would be computed otherwise
+     * @param pairs of one of these and a token that it attends to, as a mean over the layers
      */
-    boolean pays(int copied, int from, int to);
+    boolean pays(int copied, int rows, long pairs);
 }

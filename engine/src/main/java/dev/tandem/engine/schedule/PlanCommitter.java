@@ -128,10 +128,12 @@ public final class PlanCommitter {
     private void addCopies(BlockLedger blocks, KvTier to, List<Swap> swaps) {
         blocks.uses().forEach((sequence, use) -> {
             if (use.tier() == to && use.copies()) {
-                swaps.add(kv.copy(sequence, use)
-                        .orElseThrow(
-                                () -> new IllegalStateException("the " + to + " tier has no room for the prefix of "
-                                        + sequence + ", which the draft copies there; its block counts are wrong")));
+                List<Swap> copies = kv.copy(sequence, use);
+                if (copies.isEmpty()) {
+                    throw new IllegalStateException("the " + to + " tier has no room for the prefix of " + sequence
+                            + ", which the draft copies there; its block counts are wrong");
+                }
+                swaps.addAll(copies);
             }
         });
     }

@@ -315,13 +315,11 @@ public final class StepPredictor {
     /**
      * Whether KV is copied between the tiers in less time than gpu-only computes it.
      *
-     * @param copied tokens to copy
-     * @param from position of the first token that would be computed otherwise
-     * @param to position after the last one
+     * @param copied tokens to copy, as a mean over the layers
+     * @param rows tokens that would be computed otherwise
+     * @param pairs of one of these and a token that it attends to, as a mean over the layers
      */
-    public boolean copyPays(int copied, int from, int to) {
-        int rows = to - from;
-        long pairs = (long) rows * from + (long) rows * (rows + 1) / 2;
+    public boolean copyPays(int copied, int rows, long pairs) {
         return cost.transfer(copied * kvBytesPerToken) < promptSeconds(rows, pairs);
     }
 

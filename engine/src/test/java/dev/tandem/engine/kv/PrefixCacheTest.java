@@ -79,6 +79,25 @@ class PrefixCacheTest {
         return PrefixUse.sharing(tier, hit, cache.firstHeld(tier, tokens), blocks, tokens);
     }
 
+    /** Copies as much as the other tier has, if that is more than a use has. */
+    private PrefixUse copying(Sequence sequence, PrefixUse use) {
+        KvTier tier = use.tier();
+        int[] other = cache.hit(sequence, tier.other());
+        int each = cache.blockTokens(tier);
+        int otherEach = cache.blockTokens(tier.other());
+        int otherTokens = other.length / cache.layout().groups() * otherEach;
+        int tokens = Math.min(otherTokens, sequence.length() - 2) / HOST_BLOCK * HOST_BLOCK;
+        if (tokens <= use.tokens()) {
+            return use;
+        }
+        int whole = tier == KvTier.GPU ? use.shared() / 2 * 2 : use.shared();
+        int[] first = cache.firstHeld(tier, tokens);
+        int[] copyFrom = Arrays.stream(first)
+                .map(begin -> Math.max(begin, whole) * each / otherEach)
+                .toArray();
+        return new PrefixUse(tier, use.found(), first, whole, other, copyFrom, tokens / otherEach, tokens);
+    }
+
     private Sequence start(Sequence sequence) {
         return start(sequence, KvTier.GPU);
     }
@@ -299,11 +318,11 @@ class PrefixCacheTest {
     void aCopyBackHoldsItsSourceUntilThePlanIsMade() {
         cache.release(compute(start(waiting(tokens(0, 20)), KvTier.HOST)));
         Sequence sequence = waiting(tokens(0, 20));
-        PrefixUse use = PrefixUse.copying(KvTier.GPU, hit(sequence), 0, hostHit(sequence), 0, 2, 16);
+        PrefixUse use = copying(sequence, sharing(sequence, KvTier.GPU));
         cache.claim(sequence, use);
         assertThat(cache.pool(KvTier.HOST).cached()).isZero();
         cache.start(sequence, use);
-        Swap copy = cache.copy(sequence, use).orElseThrow();
+        Swap copy = cache.copy(sequence, use).getFirst();
         cache.endCopy(sequence, use);
         assertThat(copy.tokens()).isEqualTo(16);
         assertThat(copy.toBlocks()).hasSize(4);
@@ -590,13 +609,12 @@ class PrefixCacheTest {
             assertThat(List.of(
                             use.gpuHits(),
                             use.hostHits(),
+                            use.copiedHits(),
+                            use.demotions(),
                             use.gpu().evictions(),
                             use.host().evictions()))
                     .as("seed %d: %s", seed, use)
                     .allMatch(count -> count > 0);
-            assertThat(List.of(use.copiedHits(), use.demotions()))
-                    .as("seed %d: prefixes copied between the tiers, unless there is a window", seed)
-                    .allMatch(count -> count > 0 != layout.slides());
             assertThat(slid > 0).as("seed %d", seed).isEqualTo(layout.slides());
         }
 
@@ -653,14 +671,18 @@ class PrefixCacheTest {
             PrefixUse use = sharing(sequence, tier);
             if (tier == KvTier.GPU && cache.pool(tier).shared() + use.listed() > maxShared) {
                 use = PrefixUse.nothing(tier);
-            } else if (random.nextBoolean() && !layout.slides()) {
+            } else if (random.nextBoolean()) {
                 use = copying(sequence, use);
             }
             assertThat(use.tokens()).as("seed %d", seed).isLessThan(sequence.length());
             assertThat(use.tokens() == 0 || sequence.request().caching().enabled())
                     .as("seed %d", seed)
                     .isTrue();
-            int needed = (cache.blocksFor(tier, use.tokens()) - use.shared()) * layout.groups();
+            int end = cache.blocksFor(tier, use.tokens());
+            int shared = use.shared();
+            int needed = IntStream.of(use.first())
+                    .map(first -> end - Math.max(first, shared))
+                    .sum();
             cache.claim(sequence, use);
             if (needed > cache.pool(tier).free()) { // a draft would not have started it
                 cache.endCopy(sequence, use);
@@ -673,7 +695,7 @@ class PrefixCacheTest {
             }
             cache.start(sequence, use);
             if (use.copies()) {
-                copy(cache.copy(sequence, use).orElseThrow());
+                cache.copy(sequence, use).forEach(this::copy);
                 cache.endCopy(sequence, use);
             }
             if (!cache.grow(sequence, sequence.length())) {
@@ -682,20 +704,6 @@ class PrefixCacheTest {
             }
             live.add(sequence);
             checkContents(sequence);
-        }
-
-        /** As much as the other tier has. */
-        PrefixUse copying(Sequence sequence, PrefixUse use) {
-            KvTier tier = use.tier();
-            int[] other = cache.hit(sequence, tier.other());
-            int whole = tier == KvTier.GPU ? use.shared() / 2 * 2 : use.shared();
-            int from = whole * cache.blockTokens(tier);
-            int otherTokens = other.length * cache.blockTokens(tier.other());
-            int tokens = Math.min(otherTokens, sequence.length() - 2) / HOST_BLOCK * HOST_BLOCK;
-            int each = cache.blockTokens(tier.other());
-            return tokens <= use.tokens()
-                    ? use
-                    : PrefixUse.copying(tier, use.found(), whole, other, from / each, tokens / each, tokens);
         }
 
         void operate(Sequence sequence) {

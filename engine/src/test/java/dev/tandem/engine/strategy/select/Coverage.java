@@ -59,7 +59,10 @@ final class Coverage {
         PREFIX_SHARED,
         PREFIX_IN_HOST_BLOCKS,
         PREFIX_COPIED,
-        PREFIX_DEMOTED
+        PREFIX_DEMOTED,
+        /** The same in models whose layers form groups. */
+        GROUPS_COPIED,
+        GROUPS_DEMOTED
     }
 
     private final Map<Seen, Integer> seen = new EnumMap<>(Seen.class);
@@ -105,6 +108,9 @@ final class Coverage {
         note(Seen.PREFIX_IN_HOST_BLOCKS, stats.prefixCache().hostHits() > 0);
         note(Seen.PREFIX_COPIED, stats.prefixCache().copiedHits() > 0);
         note(Seen.PREFIX_DEMOTED, stats.prefixCache().demotions() > 0);
+        boolean groups = executor.limits().layout().groups() > 1;
+        note(Seen.GROUPS_COPIED, groups && stats.prefixCache().copiedHits() > 0);
+        note(Seen.GROUPS_DEMOTED, groups && stats.prefixCache().demotions() > 0);
         note(Seen.PREFIX_EVICTED, stats.prefixCache().gpu().evictions() > 0);
         note(Seen.IN_FLIGHT, stats.requests().inFlight() > 0);
         note(Seen.OFFLOADING, guard.map(StrategySelector::isOffloading).orElse(false));
@@ -172,6 +178,16 @@ final class Coverage {
             assertThat(phases).as("phases of %s", strategy.flag()).containsExactlyInAnyOrder(Phase.values());
         }
         assertThat(shapes).as("shapes of %s", strategy.flag()).containsExactlyInAnyOrderElementsOf(shapes(strategy));
+    }
+
+    /** Checks what occurs in few runs of each strategy: a twelfth of them share prefixes in groups of layers. */
+    static void checkGroups(Collection<Coverage> ofStrategies) {
+        for (Seen rare : List.of(Seen.GROUPS_COPIED, Seen.GROUPS_DEMOTED)) {
+            assertThat(ofStrategies)
+                    .as("%s under at least half of the strategies", rare)
+                    .filteredOn(coverage -> coverage.seen.containsKey(rare))
+                    .hasSizeGreaterThanOrEqualTo(ofStrategies.size() / 2);
+        }
     }
 
     private static Set<Seen> expected(Strategy strategy) {

@@ -104,6 +104,7 @@ class StrategyPropertyTest {
         int runs = COVERAGE.values().stream().mapToInt(Coverage::runs).sum();
         if (SCHEDULES >= 60 && runs >= SCHEDULES * STRATEGIES.size()) {
             COVERAGE.forEach((strategy, coverage) -> coverage.check(strategy));
+            Coverage.checkGroups(COVERAGE.values());
         }
     }
 
