@@ -14,6 +14,7 @@ import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.WholeTiles;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.util.ArrayList;
 import java.util.List;
@@ -205,7 +206,7 @@ class PrefixCachingTest {
         ContentExecutor small = new ContentExecutor(2, 10, 0, 40, 40, Readiness.allEarly());
         EngineHarness tight = new EngineHarness(
                 small,
-                PolicyScheduler.of(new GpuOnly(BUDGET, Preemption.RECOMPUTE, 0, 0, false)),
+                PolicyScheduler.of(new GpuOnly(BUDGET, Preemption.RECOMPUTE, 0, 0, WholeTiles.NONE, false)),
                 BUDGET,
                 PrefixCacheOptions.on(1));
         int[] other = IntStream.range(100, 114).toArray();

@@ -53,4 +53,40 @@ class CalibratorTest {
         slowStage(scene);
         assertThat(cost.cpuAttention(1, 20)).isEqualTo(stage);
     }
+
+    /** A step of async overlap during which the CPU computed tasks of 20 tokens, half as fast as predicted. */
+    private void slowTasks(int tasks) {
+        StepDraft draft = new StepDraft(new Scene(10, 100, BUDGET).state, BUDGET);
+        draft.shape(Shape.ASYNC);
+        long nanos = (long) (2 * cost.inFlightAttention(100, 100 * 20L) * tasks / 100 * 1e9);
+        calibrator.observe(
+                draft,
+                new StepResult(
+                        0,
+                        List.of(),
+                        List.of(),
+                        List.of(),
+                        List.of(),
+                        new StepTimes(0, 0, 0, nanos, 0, 0, 0, tasks, 20L * tasks)),
+                1,
+                1);
+    }
+
+    @Test
+    void tasksOfInFlightTokensCorrectTheirOwnTime() {
+        double stage = cost.cpuAttention(100, 2000);
+        double inFlight = cost.inFlightAttention(100, 2000);
+        for (int i = 0; i < 200; i++) {
+            slowTasks(150);
+        }
+        assertThat(cost.inFlightAttention(100, 2000) / inFlight).isBetween(1.95, 2.1);
+        assertThat(cost.cpuAttention(100, 2000)).isEqualTo(stage);
+    }
+
+    @Test
+    void tasksThatLeaveWorkersIdleSayNothing() {
+        double inFlight = cost.inFlightAttention(100, 2000);
+        slowTasks(99);
+        assertThat(cost.inFlightAttention(100, 2000)).isEqualTo(inFlight);
+    }
 }
