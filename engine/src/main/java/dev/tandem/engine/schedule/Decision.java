@@ -45,6 +45,7 @@ public final class Decision {
     private Shape chosen = Shape.GPU_ONLY;
     private String reason = "";
     private Object[] values = new Object[0];
+    private String note = "";
     private double predicted;
     private double achieved;
 
@@ -61,6 +62,11 @@ public final class Decision {
     public void because(String reason, Object... values) {
         this.reason = reason;
         this.values = values;
+    }
+
+    /** Sets what is said after the reason; empty for nothing. */
+    void note(String text) {
+        note = text;
     }
 
     void planned(long step, Shape chosen, double predicted) {
@@ -90,7 +96,8 @@ public final class Decision {
 
     /** The reason in words. */
     public String reason() {
-        return String.format(Locale.ROOT, reason, values);
+        String words = String.format(Locale.ROOT, reason, values);
+        return note.isEmpty() ? words : words + "; " + note;
     }
 
     /** Predicted seconds of the step; 0 without a cost model. */

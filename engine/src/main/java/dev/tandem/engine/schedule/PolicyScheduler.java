@@ -74,6 +74,7 @@ public final class PolicyScheduler implements Scheduler {
     public StepPlan plan(SchedulerState state, PlanCommitter committer) {
         Decision decision = new Decision();
         StepDraft draft = policy.draft(state, decision);
+        decision.note(draft.note());
         double predicted = draft.isEmpty() && state.inFlight().isEmpty() ? 0 : predictor.applyAsDouble(draft);
         KvMoveEvent.record(draft, decision);
         StepPlan plan = committer.commit(draft);

@@ -47,6 +47,7 @@ public final class StepDraft {
     private Shape shape = Shape.GPU_ONLY;
     private boolean cohort;
     private boolean notesRotation;
+    private String note = "";
 
     /** Creates an empty draft. */
     public StepDraft(SchedulerState state, Budget budget) {
@@ -300,6 +301,16 @@ public final class StepDraft {
     /** True when this draft was an occasion to rotate sequences. */
     public boolean notesRotation() {
         return notesRotation;
+    }
+
+    /** Sets what the decision log says of this draft besides the reason that it was chosen. */
+    public void note(String text) {
+        note = text;
+    }
+
+    /** What the decision log says of this draft besides the reason that it was chosen; empty for nothing. */
+    public String note() {
+        return note;
     }
 
     /** Starts a waiting sequence in sub-batch 0 and counts blocks for all of its tokens in the tier of the site. */

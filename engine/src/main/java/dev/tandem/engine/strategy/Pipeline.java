@@ -152,20 +152,24 @@ public record Pipeline(
             rules.rotate(draft, this::secondsPerToken);
             GpuTier.swapIn(draft);
         }
-        HostPrompts hostPrompts = hostPrompts(draft);
-        boolean pays = hostPrompts != HostPrompts.NONE;
+        HostPrompts hostPrompts = HostPrompts.of(draft, predictor, rules, kinds, piggybackedTokens);
+        draft.note(hostPrompts.note());
         Prefills prefills = new Prefills(
                 chunked,
                 true,
-                sequence -> pays && rules.mayLiveOnHost(draft, sequence, this::secondsPerToken),
-                hostPrompts == HostPrompts.IN_LONG_STEPS ? 0 : piggybackedTokens);
+                sequence -> hostPrompts.start() && rules.mayLiveOnHost(draft, sequence, this::secondsPerToken),
+                hostPrompts.piggybacked() ? piggybackedTokens : 0);
         int maxBatchTokens = chunked ? maxRows() : budget.maxBatchTokens();
+        if (hostPrompts == HostPrompts.QUEUE_ENDS) {
+            maxBatchTokens = Math.min(maxBatchTokens, MIN_STEP_ROWS); // no host tokens hide behind longer steps
+        }
         boolean reserves = chunked && deviations.has(Deviation.RESERVED_HOST_TOKENS);
         int forPrompts =
                 reserves ? maxBatchTokens - Math.min(hostTokens, maxBatchTokens / ROWS_PER_HOST_TOKEN) : maxBatchTokens;
         int maxRows = Math.min(forPrompts, prefills.maxRows(draft, kept.unfinished()));
         prefills.resume(draft, kept.unfinished(), maxRows);
-        if (!pays && draft.ins().size() < state.host().size() + state.inFlight().size()) {
+        if (!hostPrompts.start()
+                && draft.ins().size() < state.host().size() + state.inFlight().size()) {
             return draft; // as in gpu-only, sequences that have left the GPU return before prompts start
         }
         prefills.start(
@@ -174,34 +178,6 @@ public record Pipeline(
                 0,
                 maxRows);
         return draft;
-    }
-
-    /** How prompts start on the host. */
-    private enum HostPrompts {
-        /** None does: a full host would gain nothing. */
-        NONE,
-        /** Piggybacked on decodes, as on the GPU. */
-        PIGGYBACKED,
-        /** In steps as long as the budget and the target allow, behind which host tokens hide. */
-        IN_LONG_STEPS
-    }
-
-    /**
-     * How prompts start on the host, where all prompts could be piggybacked on the GPU's decodes; long steps elsewhere.
-     *
-     * <p>Host tokens hide behind long steps, and there prompts do without what piggybacking saves. Single steps show
-     * the first and not the second, so they would fill the host even where a full one gains nothing.
-     */
-    private HostPrompts hostPrompts(StepDraft draft) {
-        if (!Prefills.piggybacksAll(draft, piggybackedTokens)) {
-            return HostPrompts.IN_LONG_STEPS;
-        }
-        SpeedupEstimate.Estimate best =
-                SpeedupEstimate.best(predictor, kinds, rules.defaultTargets().perTokenNanos(), draft);
-        if (best.gain() <= 0) {
-            return HostPrompts.NONE;
-        }
-        return best.kind() == Kind.HOST_TOKENS_IN_BOTH ? HostPrompts.IN_LONG_STEPS : HostPrompts.PIGGYBACKED;
     }
 
     /**

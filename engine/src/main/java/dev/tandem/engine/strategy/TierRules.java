@@ -37,6 +37,8 @@ public final class TierRules {
     private static final double SHRINKAGE = 1.01;
     /** Max factor: expectations that are further from what is measured keep every request off the host. */
     private static final double MAX_CORRECTION = 1.5;
+    /** Steps over which the queue is compared with what it was: as many as the guard's window has by default. */
+    private static final int QUEUE_WINDOW = 1024;
     /** Weight of the newest step in their mean, over about as many steps as a request has tokens. */
     private static final double MEAN_WEIGHT = 1 / 256.0;
 
@@ -44,6 +46,7 @@ public final class TierRules {
     private final int rotateAfter;
     private final double maxSlowdown;
     private final int refresh;
+    private final QueueTrend queue = new QueueTrend(QUEUE_WINDOW);
     private double hostNanosPerToken;
     private boolean missesTargets;
     /** Factor on expected times per token, because host tokens also wait for slots and for room in steps. */
@@ -106,6 +109,11 @@ public final class TierRules {
         return correction * seconds * 1e9 <= MAX_PACE * target;
     }
 
+    /** Whether the queue lasts so long that a host that is filled for it pays, whatever a single step gains. */
+    boolean queueLasts(SchedulerState state) {
+        return queue.lasts(state);
+    }
+
     /** Mean seconds of completed steps; 0 before the first. */
     double meanStepSeconds() {
         return meanStepSeconds;
@@ -157,6 +165,7 @@ public final class TierRules {
         if (seconds > 0) {
             meanStepSeconds += (meanStepSeconds == 0 ? 1 : MEAN_WEIGHT) * (seconds - meanStepSeconds);
         }
+        queue.completed(draft.state());
         sinceRotation = draft.notesRotation() ? 0 : sinceRotation + 1;
         if (untilMeasurement-- == 0) {
             untilMeasurement = refresh - 1;

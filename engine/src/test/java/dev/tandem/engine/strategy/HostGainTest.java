@@ -3,10 +3,17 @@ package dev.tandem.engine.strategy;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.StepResult;
+import dev.tandem.engine.step.StepTimes;
 import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
+import java.util.ArrayDeque;
+import java.util.List;
+import java.util.Queue;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
@@ -23,24 +30,62 @@ class HostGainTest {
     }
 
     private static Scene fullGpu(int limit) {
-        Scene scene = new Scene(26, 400, BUDGET).limit(limit);
+        return scene(26, limit);
+    }
+
+    private static Scene scene(int gpuBlocks, int limit) {
+        Scene scene = new Scene(gpuBlocks, 400, BUDGET).limit(limit);
         for (int i = 0; i < 8; i++) {
             scene.gpu(8);
         }
         return scene;
     }
 
-    private static StepDraft draft(Scene scene, CostModel cost, int piggybackedTokens) {
-        StepPredictor predictor = new StepPredictor(cost, true, 0);
+    private static Pipeline pipeline(CostModel cost, int piggybackedTokens) {
+        return pipeline(BUDGET, cost, piggybackedTokens);
+    }
+
+    private static Pipeline pipeline(Budget budget, CostModel cost, int piggybackedTokens) {
         return new Pipeline(
-                        BUDGET,
-                        predictor,
-                        TierRules.neutral(),
-                        Deviations.of(Fidelity.TANDEM),
-                        true,
-                        Set.of(Kind.HOST_TOKENS_IN_BOTH),
-                        piggybackedTokens)
-                .withoutHostTokens(scene.state);
+                budget,
+                new StepPredictor(cost, true, 0),
+                TierRules.neutral(),
+                Deviations.of(Fidelity.TANDEM),
+                true,
+                Set.of(Kind.HOST_TOKENS_IN_BOTH),
+                piggybackedTokens);
+    }
+
+    private static StepDraft draft(Scene scene, CostModel cost, int piggybackedTokens) {
+        return pipeline(cost, piggybackedTokens).withoutHostTokens(scene.state);
+    }
+
+    /**
+     * A queue of 20 that shrinks by one per step. Ten outputs of a limit of 110 come with 100 prompt tokens, so prompts
+     * take long steps.
+     *
+     * @param gpuBlocks of which 16 hold the eight sequences
+     * @param hostSequences that are on the host before; the GPU decodes 8
+     */
+    private static Scene queueThatEnds(Pipeline pipeline, int gpuBlocks, int hostSequences) {
+        Scene scene = scene(gpuBlocks, 114);
+        for (int i = 0; i < hostSequences; i++) {
+            scene.host(40);
+        }
+        Queue<Sequence> waiting = new ArrayDeque<>();
+        for (int i = 0; i < 20; i++) {
+            waiting.add(scene.waiting(100));
+        }
+        for (int i = 0; i < 5; i++) {
+            pipeline.completed(new StepDraft(scene.state, BUDGET), 1);
+            scene.committer.remove(waiting.remove());
+        }
+        return scene;
+    }
+
+    private static StepDraft draftOfAQueueThatEnds(CostModel cost, int hostSequences) {
+        Pipeline pipeline = pipeline(cost, PIGGYBACKED);
+        return pipeline.withoutHostTokens(queueThatEnds(pipeline, 26, hostSequences).state);
     }
 
     @Test
@@ -68,6 +113,58 @@ class HostGainTest {
         scene.waiting(100);
         assertThat(Scene.text(draft(scene, TestProfile.withCpu(0.01), PIGGYBACKED)))
                 .contains("r8+100host");
+    }
+
+    @Test
+    void noPromptStartsOnTheHostForAQueueThatEnds() {
+        StepDraft draft = draftOfAQueueThatEnds(TestProfile.withCpu(0.01), 0);
+        assertThat(Scene.text(draft)).isEqualTo("[r0 r1 r2 r3 r4 r5 r6 r7]");
+        assertThat(draft.note()).contains("less than 5 %").contains("the queue ends within two windows");
+    }
+
+    @Test
+    void stepsHaveAtMost512RowsForAQueueThatEnds() {
+        Pipeline pipeline = pipeline(new Budget(2000, 40, 2000), TestProfile.withCpu(0.01), PIGGYBACKED);
+        StepDraft draft = pipeline.withoutHostTokens(queueThatEnds(pipeline, 316, 0).state);
+        assertThat(draft.note()).isNotEmpty();
+        assertThat(draft.totalRows()).isEqualTo(512);
+    }
+
+    @Test
+    void theQueueDoesNotMatterWhereTheGpuHasRoomForIt() {
+        Pipeline pipeline = pipeline(new Budget(2000, 40, 2000), TestProfile.withCpu(0.01), PIGGYBACKED);
+        StepDraft draft = pipeline.withoutHostTokens(queueThatEnds(pipeline, 600, 0).state);
+        assertThat(draft.note()).isEmpty();
+        assertThat(draft.totalRows()).as("15 prompts and 8 decodes").isEqualTo(1508);
+    }
+
+    @Test
+    void theDecisionLogSaysThatTheQueueEnds() {
+        Pipeline pipeline = pipeline(TestProfile.withCpu(0.01), PIGGYBACKED);
+        Scene scene = queueThatEnds(pipeline, 26, 0);
+        PolicyScheduler scheduler = PolicyScheduler.of(new Asymmetric("asymmetric", pipeline));
+        long step = scheduler.plan(scene.state, scene.committer).step();
+        StepResult result = new StepResult(step, List.of(), List.of(), List.of(), StepTimes.NONE);
+        assertThat(scheduler.completed(result, 1).reason())
+                .startsWith("asymmetric: ")
+                .contains("; no prompt starts on the host")
+                .contains("the queue ends within two windows");
+    }
+
+    @Test
+    void aHostWithAClearGainIsFilledForAQueueThatEnds() {
+        StepDraft draft = draftOfAQueueThatEnds(TestProfile.withCpu(100), 0);
+        assertThat(Scene.text(draft)).contains("host");
+        assertThat(draft.note()).isEmpty();
+    }
+
+    @Test
+    void aFilledHostStaysFullForAQueueThatEnds() {
+        StepDraft asManyAsTheGpu = draftOfAQueueThatEnds(TestProfile.withCpu(0.01), 8);
+        assertThat(Scene.text(asManyAsTheGpu)).doesNotContain("host");
+        StepDraft more = draftOfAQueueThatEnds(TestProfile.withCpu(0.01), 9);
+        assertThat(Scene.text(more)).contains("host");
+        assertThat(more.note()).isEmpty();
     }
 
     @Test

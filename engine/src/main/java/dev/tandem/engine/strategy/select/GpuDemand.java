@@ -1,6 +1,7 @@
 package dev.tandem.engine.strategy.select;
 
 import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.strategy.QueueTrend;
 
 /**
  * Whether requests need more than the GPU alone can do. The host raises throughput and makes its requests slow, so it
@@ -27,21 +28,15 @@ final class GpuDemand {
      */
     static final int MAX_ENDED = 2048;
 
-    private final int window;
+    private final QueueTrend queue;
     /** Requests that had ended when none waited. */
     private long endedBefore;
 
     private boolean needsHost;
-    private long steps;
-    /** The queue at the last two multiples of the window. */
-    private int lastWaiting;
-
-    private int olderWaiting;
-    private long olderStep;
 
     /** @param window steps in which offloading must show its gain */
     GpuDemand(int window) {
-        this.window = window;
+        this.queue = new QueueTrend(window);
     }
 
     /** Whether the host is needed. */
@@ -50,23 +45,16 @@ final class GpuDemand {
     }
 
     /**
-     * Whether the queue goes on for more than two windows, one to fill the host and one to measure, if it shrinks as it
-     * did in the last one or two. A host that is filled for less is drained again before it has paid: a run of 300
-     * requests that arrived at once was 6 % slower.
+     * Whether the queue goes on for more than two windows, one to fill the host and one to measure. A host that is
+     * filled for less is drained again before it has paid: a run of 300 requests that arrived at once was 6 % slower.
      */
     boolean lasts(SchedulerState state) {
-        int waiting = state.waiting().size();
-        int fewer = olderWaiting - waiting;
-        return fewer <= 0 || (double) waiting * (steps - olderStep) / fewer > 2 * window;
+        return queue.lasts(state);
     }
 
     /** Sees the state after a completed step. */
     void completed(SchedulerState state) {
-        if (steps++ % window == 0) {
-            olderStep = Math.max(0, steps - 1 - window);
-            olderWaiting = steps == 1 ? state.waiting().size() : lastWaiting;
-            lastWaiting = state.waiting().size();
-        }
+        queue.completed(state);
         boolean noneWaits = state.waiting().isEmpty();
         endedBefore = noneWaits ? state.ended() : endedBefore;
         needsHost = state.waiting().size() > MAX_WAITING

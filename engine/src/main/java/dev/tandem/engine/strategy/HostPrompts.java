@@ -1,0 +1,116 @@
+package dev.tandem.engine.strategy;
+
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.SpeedupEstimate.Estimate;
+import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
+import java.util.Locale;
+import java.util.Set;
+
+/**
+ * How prompts start on the host.
+ *
+ * <p>Host tokens hide behind long steps, and there prompts do without what piggybacking saves. Single steps show the
+ * first and not the second, so they would fill the host even where a full one gains nothing.
+ */
+enum HostPrompts {
+    /** None does: a full host would gain nothing. */
+    NONE(false, true),
+    /** Piggybacked on decodes, as on the GPU. */
+    PIGGYBACKED(true, true),
+    /** In steps as long as the budget and the target allow, behind which host tokens hide. */
+    IN_LONG_STEPS(true, false),
+    /** None does, though prompts take long steps: the queue ends before a full host would have paid. */
+    QUEUE_ENDS(false, false);
+
+    /**
+     * Min estimated gain of two sub-batches for which the host is filled though the queue ends soon. It was found on
+     * five simulated whole runs that it mends or might harm. With 0.05 and 0.06 all have 0.998 of GPU-only or more;
+     * 0.04 and 0.035 leave osc on an H200 at 0.97 (docs/results/constants.jsonl).
+     */
+    private static final double MIN_GAIN = 0.05;
+
+    private static final String QUEUE_ENDS_REASON = String.format(
+            Locale.ROOT,
+            "no prompt starts on the host, because two sub-batches would gain less than %.0f %%, the queue ends within"
+                    + " two windows, and the host holds no more sequences than the GPU decodes",
+            100 * MIN_GAIN);
+
+    private final boolean start;
+    private final boolean piggybacked;
+
+    HostPrompts(boolean start, boolean piggybacked) {
+        this.start = start;
+        this.piggybacked = piggybacked;
+    }
+
+    /** Whether prompts start on the host. */
+    boolean start() {
+        return start;
+    }
+
+    /** Whether prompts are piggybacked on decodes, on either tier. */
+    boolean piggybacked() {
+        return piggybacked;
+    }
+
+    /** What the decision log says of a step besides the reason that it was chosen; empty for nothing. */
+    String note() {
+        return this == QUEUE_ENDS ? QUEUE_ENDS_REASON : "";
+    }
+
+    /**
+     * Chooses for a draft that has its GPU decodes.
+     *
+     * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 for long steps in any case
+     * @param kinds of steps that the strategy may make with a full host
+     */
+    static HostPrompts of(
+            StepDraft draft, StepPredictor predictor, TierRules rules, Set<Kind> kinds, int piggybackedTokens) {
+        if (piggybackedTokens == 0) {
+            return IN_LONG_STEPS;
+        }
+        if (!Prefills.piggybacksAll(draft, piggybackedTokens)) {
+            return payInLongSteps(draft, predictor, rules) ? IN_LONG_STEPS : QUEUE_ENDS;
+        }
+        Estimate best = best(draft, predictor, rules, kinds);
+        if (best.gain() <= 0) {
+            return NONE;
+        }
+        return best.kind() == Kind.HOST_TOKENS_IN_BOTH ? IN_LONG_STEPS : PIGGYBACKED;
+    }
+
+    /**
+     * Whether prompts that take long steps anyway may start on the host. In such steps running requests get few tokens,
+     * and after the queue the run waits for the last of them. So a host without a clear gain pays only for a queue that
+     * lasts, or once it holds more sequences than the GPU decodes: then the estimate is 0 in most steps. Without that
+     * exception two runs of 1000/400 lost 4 % and 7 %; twice as many sequences gives the same
+     * (docs/results/constants.jsonl).
+     */
+    private static boolean payInLongSteps(StepDraft draft, StepPredictor predictor, TierRules rules) {
+        int gpuDecodes = draft.load(0).gpuRows();
+        return gpuDecodes == 0 // nothing to compare with
+                || allFitGpu(draft)
+                || rules.queueLasts(draft.state())
+                || draft.state().host().size() > gpuDecodes
+                || best(draft, predictor, rules, Set.of(Kind.HOST_TOKENS_IN_BOTH))
+                                .gain()
+                        >= MIN_GAIN;
+    }
+
+    /** Whether the GPU has free blocks for all waiting prompts. */
+    private static boolean allFitGpu(StepDraft draft) {
+        int blocks = draft.freeGpu();
+        for (Sequence sequence : draft.state().waiting().view()) {
+            blocks -= draft.missingOnGpu(sequence);
+            if (blocks < 0) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private static Estimate best(StepDraft draft, StepPredictor predictor, TierRules rules, Set<Kind> kinds) {
+        return SpeedupEstimate.best(predictor, kinds, rules.defaultTargets().perTokenNanos(), draft);
+    }
+}
