@@ -17,12 +17,12 @@ newest=$(ls -t "$library" "$1/Cargo.toml" "$1/Cargo.lock" "$1/src/lib.rs" 2>/dev
 [ "$newest" = "$library" ] && exit 0
 command -v cargo >/dev/null 2>&1 || not_built "cargo is not installed" "$4"
 mkdir -p "$2" "$3"
+rm -f "$library" # of other sources: a server that looks for it meanwhile must not load it
 # without a registry it must fail soon
 export CARGO_NET_RETRY=1 CARGO_HTTP_TIMEOUT=10
 if cargo build --quiet --release --locked --manifest-path "$1/Cargo.toml" --target-dir "$2" >"$2/build.log" 2>&1; then
   cp "$(ls "$2"/release/libtandem_grammar.so "$2"/release/libtandem_grammar.dylib 2>/dev/null)" "$library.$$"
   mv "$library.$$" "$library" # in one step: a server looks for it meanwhile
 else
-  rm -f "$library" # of other sources
   not_built "cargo reported errors, see $2/build.log" "$4"
 fi

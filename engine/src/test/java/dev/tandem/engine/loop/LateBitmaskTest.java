@@ -7,7 +7,10 @@ import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sampling.Grammar;
 import dev.tandem.engine.sampling.GrammarMatcher;
 import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.DecisionLog;
+import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.GpuOnly;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -142,5 +145,29 @@ class LateBitmaskTest {
         engine.run();
         assertThat(engine.tokens("constrained")).isEmpty();
         assertThat(engine.loop.stats().gpu().used()).isZero();
+    }
+
+    @Test
+    void aStepThatLeavesARowOutTeachesNothing() {
+        Budget budget = new Budget(64, 8, 64);
+        List<Integer> rowsOfDrafts = new ArrayList<>();
+        PolicyScheduler scheduler = new PolicyScheduler(
+                new GpuOnly(budget, Preemption.SWAP),
+                draft -> 0,
+                (draft, result, predicted, seconds) ->
+                        rowsOfDrafts.add(draft.load(0).rows()),
+                new DecisionLog(1));
+        EngineHarness learning = new EngineHarness(executor, scheduler, budget);
+        learning.submit("plain", new int[] {1, 2, 3}, sampling(false));
+        learning.submit("constrained", new int[] {4, 5, 6}, sampling(true));
+        for (int i = 0; i < 6; i++) {
+            learning.step();
+        }
+        assertThat(rowsOfDrafts).as("of the prompts").containsExactly(6);
+        ready = true;
+        for (int i = 0; i < 6; i++) {
+            learning.step();
+        }
+        assertThat(rowsOfDrafts).as("and of both decodes").hasSizeGreaterThan(3).endsWith(2, 2);
     }
 }
