@@ -422,8 +422,11 @@ final class BlockLedger {
                     ? PrefixUse.sharing(tier, found, first, whole, whole * each)
                     : PrefixUse.nothing(tier);
         }
-        // this draft's moves to the GPU free host blocks that they still read
-        int[] other = tier == KvTier.GPU || ins.isEmpty() ? kv.hit(sequence, tier.other()) : NO_BLOCKS;
+        // moves to the GPU free host blocks that they still read; moves to the host come before those, and need the
+        // free
+        // blocks that a copy would keep from them
+        boolean mayCopy = tier == KvTier.GPU ? outs.isEmpty() : ins.isEmpty();
+        int[] other = mayCopy ? kv.hit(sequence, tier.other()) : NO_BLOCKS;
         int otherEach = kv.blockTokens(tier.other());
         int max = (sequence.length() - 2) / gpuEach / ratio * ratio * gpuEach;
         int otherBlocks = other.length / kv.layout().groups();
@@ -443,8 +446,12 @@ final class BlockLedger {
                             (int) (copied / first.length),
                             tokens - known,
                             kv.span().pairs(known, tokens - known))) {
-                return PrefixUse.sharing(tier, found, first, whole, whole * each)
+                PrefixUse copying = PrefixUse.sharing(tier, found, first, whole, whole * each)
                         .copying(other, copyFrom, tokens / otherEach, tokens);
+                // other sequences of this draft may have taken the free blocks of the other tier
+                if (references.pinned(copying) <= (tier == KvTier.GPU ? freeHost : freeGpu)) {
+                    return copying;
+                }
             }
         }
         return PrefixUse.sharing(tier, found, kv.firstHeld(tier, known), blocks, known);
