@@ -31,14 +31,15 @@ final class BlockLedger {
      */
     private static final int LOOK_AHEAD = 2;
 
-    private static final int[] NO_BLOCKS = {};
-
     private final SchedulerState state;
     private final KvCapacity kv;
     private final BlockReferences references;
     private int freeGpu;
     private int freeBeforeMoves;
     private int freeHost;
+    /** Host blocks that are free before moves to the GPU free more, which moves and copies to the host come before. */
+    private int freeHostBeforeIns;
+
     private int gpuSequences;
     private final List<Sequence> drops = new ArrayList<>();
     private final List<Sequence> outs = new ArrayList<>();
@@ -74,6 +75,7 @@ final class BlockLedger {
         this.freeGpu = kv.pool(KvTier.GPU).free();
         this.freeBeforeMoves = freeGpu;
         this.freeHost = kv.pool(KvTier.HOST).free();
+        this.freeHostBeforeIns = freeHost;
         this.gpuSequences = state.gpu().size();
         this.shared = kv.pool(KvTier.GPU).shared();
     }
@@ -140,8 +142,15 @@ final class BlockLedger {
         return kv.maxHeld(KvTier.HOST, sequence.limit()) <= kv.pool(KvTier.HOST).size();
     }
 
+    /**
+     * Whether a GPU sequence can move to the host, before others leave it, and has room for all of its tokens there.
+     */
     boolean hostHasRoomFor(Sequence sequence) {
-        return missingIn(KvTier.HOST, sequence) <= freeHost;
+        PrefixUse use = use(sequence, KvTier.HOST);
+        int computed = sequence.computed();
+        int referenced = references.heldByOthers(use);
+        return kv.held(KvTier.HOST, computed, sequence.length()) - referenced <= freeHost
+                && kv.held(KvTier.HOST, computed, computed) - referenced <= freeHostBeforeIns;
     }
 
     /**
@@ -298,7 +307,9 @@ final class BlockLedger {
         if (toHost && sequence.remaining() == 1 && hostHasRoomFor(sequence)) {
             PrefixUse use = use(sequence, KvTier.HOST);
             int computed = sequence.computed();
-            freeHost -= kv.held(KvTier.HOST, computed, computed) - references.heldByOthers(use);
+            int taken = kv.held(KvTier.HOST, computed, computed) - references.heldByOthers(use);
+            freeHost -= taken;
+            freeHostBeforeIns -= taken;
             take(sequence, use);
             outs.add(sequence);
             moved.add(sequence);
@@ -313,7 +324,7 @@ final class BlockLedger {
         hostForecasts = null;
         hostContexts = null;
         freeHost += references.freedBy(sequence);
-        references.release(sequence);
+        freeHostBeforeIns += references.release(sequence);
         drops.add(sequence);
     }
 
@@ -363,6 +374,7 @@ final class BlockLedger {
         add(tier, referenced - kv.held(tier, use.tokens(), sequence.length()));
         add(tier.other(), -references.pinned(use));
         freeBeforeMoves -= onGpu ? use.listed() - referenced : references.pinned(use);
+        freeHostBeforeIns -= onGpu ? references.pinned(use) : takenBeforeIns(use);
         take(sequence, use);
         (onGpu ? gpuStarts : hostStarts).add(sequence);
         gpuSequences += onGpu ? 1 : 0;
@@ -373,6 +385,11 @@ final class BlockLedger {
         if (!onGpu && hostContexts != null) {
             hostContexts.add(sequence, kv.span().tokens(sequence.length()));
         }
+    }
+
+    /** Free host blocks that a sequence which starts there takes from the cache or copies to, before it computes. */
+    private int takenBeforeIns(PrefixUse use) {
+        return kv.held(KvTier.HOST, use.tokens(), use.tokens()) - references.heldByOthers(use);
     }
 
     /** Counts what a use takes. */
@@ -422,11 +439,7 @@ final class BlockLedger {
                     ? PrefixUse.sharing(tier, found, first, whole, whole * each)
                     : PrefixUse.nothing(tier);
         }
-        // moves to the GPU free host blocks that they still read; moves to the host come before those, and need the
-        // free
-        // blocks that a copy would keep from them
-        boolean mayCopy = tier == KvTier.GPU ? outs.isEmpty() : ins.isEmpty();
-        int[] other = mayCopy ? kv.hit(sequence, tier.other()) : NO_BLOCKS;
+        int[] other = kv.hit(sequence, tier.other());
         int otherEach = kv.blockTokens(tier.other());
         int max = (sequence.length() - 2) / gpuEach / ratio * ratio * gpuEach;
         int otherBlocks = other.length / kv.layout().groups();
@@ -448,13 +461,22 @@ final class BlockLedger {
                             kv.span().pairs(known, tokens - known))) {
                 PrefixUse copying = PrefixUse.sharing(tier, found, first, whole, whole * each)
                         .copying(other, copyFrom, tokens / otherEach, tokens);
-                // other sequences of this draft may have taken the free blocks of the other tier
-                if (references.pinned(copying) <= (tier == KvTier.GPU ? freeHost : freeGpu)) {
+                if (leavesRoom(copying)) {
                     return copying;
                 }
             }
         }
-        return PrefixUse.sharing(tier, found, kv.firstHeld(tier, known), blocks, known);
+        PrefixUse sharing = PrefixUse.sharing(tier, found, kv.firstHeld(tier, known), blocks, known);
+        return leavesRoom(sharing) ? sharing : PrefixUse.nothing(tier);
+    }
+
+    /** Whether a start leaves the blocks that the draft's moves need: what it takes is claimed before them. */
+    private boolean leavesRoom(PrefixUse use) {
+        int pinned = references.pinned(use);
+        return switch (use.tier()) {
+            case GPU -> pinned <= Math.min(freeHost, freeHostBeforeIns);
+            case HOST -> pinned <= freeGpu && takenBeforeIns(use) <= freeHostBeforeIns;
+        };
     }
 
     /** Tokens of a waiting sequence that need not be computed if it starts in the tier. */
@@ -537,6 +559,7 @@ final class BlockLedger {
         }
         references.add(use, -1);
         freeHost += kv.held(KvTier.HOST, use.tokens(), sequence.length()) - references.heldByOthers(use);
+        freeHostBeforeIns += takenBeforeIns(use);
         add(KvTier.GPU, references.pinned(use));
         freeBeforeMoves += references.pinned(use);
     }

@@ -113,7 +113,11 @@ final class BlockReferences {
         return freed;
     }
 
-    /** Counts the sequence's references to its blocks as gone; returns how many blocks nobody else refers to now. */
+    /**
+     * Counts the sequence's references to its blocks as gone.
+     *
+     * @return blocks that are free as soon as it leaves, before any other sequence of the draft moves
+     */
     int release(Sequence sequence) {
         BlockTable table = sequence.table();
         if (!kv.cachesPrefixes()) {
@@ -125,7 +129,8 @@ final class BlockReferences {
             for (int i = blocks.first(); i < blocks.end(); i++) {
                 int block = blocks.block(i);
                 added(table.tier()).merge(block, -1, Integer::sum);
-                own += kv.pool(table.tier()).references(block) == 1 ? 1 : 0;
+                boolean alone = kv.pool(table.tier()).references(block) == 1;
+                own += alone && count(table.tier(), block) == 0 ? 1 : 0;
             }
         }
         return own;

@@ -11,6 +11,7 @@ import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.StepPlan;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
 
@@ -27,6 +28,7 @@ public final class Scene {
     private final Budget budget;
     private final List<Sequence> sequences = new ArrayList<>();
     private int limit = 500;
+    private int content;
 
     public Scene(int gpuBlocks, int hostBlocks, Budget budget) {
         this(new KvCache(4, gpuBlocks, hostBlocks), budget);
@@ -46,6 +48,12 @@ public final class Scene {
     /** Sets the max tokens of sequences that are made from now on. */
     public Scene limit(int tokens) {
         limit = tokens;
+        return this;
+    }
+
+    /** Sets the token that fills the prompts made from now on; those with the same one share prefixes. */
+    public Scene content(int token) {
+        content = token;
         return this;
     }
 
@@ -91,6 +99,7 @@ public final class Scene {
 
     private Sequence sequence(int prompt, LatencyTargets targets) {
         int[] tokens = new int[prompt];
+        Arrays.fill(tokens, content);
         SamplingParams params = SamplingParams.builder().maxTokens(100).build();
         long key = sequences.size();
         Request request = new Request("r" + key, tokens, params, 0, targets, TextDecoder.none(), event -> {});
