@@ -6,13 +6,7 @@ import static org.junit.jupiter.api.Assumptions.assumeFalse;
 import dev.tandem.cpu.simd.ActivationPrecision;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.schedule.Budget;
-import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
-import dev.tandem.engine.schedule.Preemption;
-import dev.tandem.engine.strategy.GpuOnly;
-import dev.tandem.engine.strategy.Shuffling;
-import dev.tandem.engine.strategy.TestProfile;
-import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.model.config.DataType;
@@ -43,8 +37,6 @@ import tools.jackson.databind.ObjectMapper;
 @Tag("slow")
 class RealModelGoldenTest {
     private static final Budget BUDGET = new Budget(256, 16, 64);
-    /** Sequences move between the tiers and stand still at random. */
-    private static final String SHUFFLING = "shuffling";
 
     private record Prompt(int[] tokens, List<Integer> greedy) {}
 
@@ -75,17 +67,8 @@ class RealModelGoldenTest {
         return list.valueStream().mapToInt(JsonNode::asInt).toArray();
     }
 
-    /** All on the GPU, all on the host, in two sub-batches, in flight, chosen by gain, and moving at random. */
     static Stream<String> placements() {
-        return Stream.of(
-                "gpu-only",
-                "fastdecode-plus",
-                "simple-offload",
-                "neo",
-                "async-overlap",
-                "adaptive-pipelining",
-                "adaptive",
-                SHUFFLING);
+        return Placements.NAMES.stream();
     }
 
     @ParameterizedTest
@@ -106,20 +89,12 @@ class RealModelGoldenTest {
         check(placement, file("tandem.gemma.model"), "gemma3-270m", 80);
     }
 
-    private static Policy policy(String placement) {
-        return switch (placement) {
-            case "gpu-only" -> new GpuOnly(BUDGET, Preemption.SWAP);
-            case SHUFFLING -> new Shuffling(BUDGET, Shuffling.Takes.EVERYTHING, 7);
-            default -> Strategy.of(placement).policy(Strategy.Options.of(BUDGET), TestProfile.withCpu(100));
-        };
-    }
-
     private static void check(String placement, Path file, String folder, int gpuBlocks) {
         CpuOptions options = new CpuOptions(
                 2, 2, false, DataType.FLOAT32, ActivationPrecision.EXACT, DataType.FLOAT32, gpuBlocks, 100, 256);
         try (EngineHarness engine = new EngineHarness(
                 new CpuExecutor(Checkpoint.open(file, LoadFormat.AUTO, 0), options),
-                PolicyScheduler.of(policy(placement)),
+                PolicyScheduler.of(Placements.policy(placement, BUDGET)),
                 BUDGET)) {
             Map<String, Prompt> prompts = prompts(folder);
             prompts.forEach((message, prompt) -> engine.submit(message, prompt.tokens(), EngineHarness.greedy(32)));
