@@ -461,7 +461,7 @@ final class BlockLedger {
                             kv.span().pairs(known, tokens - known))) {
                 PrefixUse copying = PrefixUse.sharing(tier, found, first, whole, whole * each)
                         .copying(other, copyFrom, tokens / otherEach, tokens);
-                if (leavesRoom(copying)) {
+                if (copying.hasCopied() && leavesRoom(copying)) {
                     return copying;
                 }
             }
