@@ -262,6 +262,25 @@ for (const colorScheme of ['light', 'dark']) {
   await page.context().close();
 }
 
+// A page of another site that opens this one loses sight of it, also where the browser has kept the document.
+{
+  const other = http.createServer((request, response) => response.writeHead(200, { 'Content-Type': 'text/html' }).end('other'));
+  await new Promise(resolve => other.listen(0, '127.0.0.1', resolve));
+  for (const host of ['127.0.0.1', 'localhost']) { // the same site as the page's, and another one
+    const page = await open(url);
+    await page.goto(`http://${host}:${other.address().port}`);
+    const [popup] = await Promise.all([
+      page.context().waitForEvent('page'),
+      page.evaluate(address => void (globalThis.opened = open(address)), url),
+    ]);
+    await popup.getByLabel('Message', { exact: true }).waitFor();
+    assert.equal(await page.evaluate(() => globalThis.opened.closed), true, host);
+    assert.equal(await popup.evaluate(() => globalThis.opener), null, host);
+    await page.context().close();
+  }
+  other.close();
+}
+
 // A phone.
 {
   const page = await open(url, { viewport: { width: 360, height: 640 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true });
