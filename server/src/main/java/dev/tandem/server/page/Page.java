@@ -143,8 +143,8 @@ public final class Page {
      * The answer to a request for the document or a file; 404 for a file that is not part of this version.
      *
      * <p>The opener policy cuts a page of another site off from a window that it opened with this page. A browser then
-     * needs a new process once the headers are there, which takes it 100 ms, so a document that a person has opened
-     * goes without: nobody is to be cut off. The choice errs towards the policy, where a browser says nothing.
+     * needs a new process once the headers are there, so a document that a person has opened goes without: nobody is to
+     * be cut off (ADR 79). Where a browser does not say who opens it, it has the policy.
      *
      * @param known the entity tags that the client has, as {@code If-None-Match} lists them
      * @param site where the request began, as {@code Sec-Fetch-Site} says; empty where the browser does not say
