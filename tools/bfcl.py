@@ -14,6 +14,7 @@ The journal has a line per answer. A run that finds one goes on after its answer
 An answer that fewer tokens than --max-tokens cut is asked for again. The results count answers that are cut on their
 own: a call that is cut has no meaning, so it does not count as unparsable. The default is five times the 400 tokens
 that sufficed for 344 of 350 recorded answers (docs/results/bfcl.jsonl).
+--schemas FILE writes a line with each schema of all tools of these categories, and asks nothing.
 The last lines printed are a JSON line with the results per tool_choice, over all answers of the journal.
 """
 
@@ -55,6 +56,15 @@ def load(path, cases, seed):
                  for case in sample]
             )
     return list(itertools.chain.from_iterable(zip(*chosen)))
+
+
+def write_schemas(path, file):
+    """Writes the schemas of all tools, of which some are equal, as JSON lines."""
+    with zipfile.ZipFile(path) as wheel, open(file, "w") as out:
+        for category in CATEGORIES:
+            for case in lines(wheel, f"bfcl_eval/data/BFCL_v4_{category}.json"):
+                for function in case["function"]:
+                    out.write(json.dumps({"schema": schema(function["parameters"])}) + "\n")
 
 
 def schema(node):
@@ -228,8 +238,12 @@ def main():
     parser.add_argument("--tool-choice", choices=["auto", "required"], nargs="+", default=["auto", "required"])
     parser.add_argument("--concurrency", type=int, default=8, help="cases at a time")
     parser.add_argument("--journal", help="file of the answers; left out, they are not kept")
+    parser.add_argument("--schemas", help="file of the tools' schemas to write")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no request is sent after that")
     options = parser.parse_args()
+    if options.schemas:
+        write_schemas(options.wheel, options.schemas)
+        return
     start = time.monotonic()
     journal = Journal(options.journal)
     cases = load(options.wheel, options.cases, options.seed)
