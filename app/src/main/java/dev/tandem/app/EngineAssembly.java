@@ -400,7 +400,7 @@ final class EngineAssembly implements AutoCloseable {
 
     /** The name of the model: its own, or that of the default model. */
     String name(ModelOptions options) {
-        return options.model.isEmpty() ? DefaultModel.NAME : checkpoint.name();
+        return options.model().isEmpty() ? DefaultModel.NAME : checkpoint.name();
     }
 
     /** Bytes of weights that a decode step reads. */
