@@ -49,7 +49,7 @@ final class HardwareOptions {
             throw new ConfigurationException(
                     "--model " + model + " has no config.json; name a model directory, " + names());
         }
-        ModelConfig config = HuggingFaceConfig.read(directory).config();
+        ModelConfig config = HuggingFaceConfig.read(directory, Optional.empty()).config();
         return new ModelShape(
                 config.layers(),
                 config.hidden(),

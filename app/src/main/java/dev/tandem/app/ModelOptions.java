@@ -56,7 +56,8 @@ final class ModelOptions {
     @Option(
             names = "--max-model-len",
             paramLabel = "TOKENS",
-            description = "Max tokens of one request, prompt and output together. Default: what the model allows.")
+            description = "Max tokens of one request, prompt and output together. Default: what the model allows;"
+                    + " with LongRoPE its original context, beyond which the long factors are used.")
     Optional<Integer> maxModelLen = Optional.empty();
 
     @Option(
