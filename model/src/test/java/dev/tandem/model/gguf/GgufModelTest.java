@@ -6,15 +6,18 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.model.ModelException;
+import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.QkNorm;
 import dev.tandem.model.config.Rope;
 import dev.tandem.model.config.RopeScaling;
+import dev.tandem.model.weights.ElementType;
 import dev.tandem.model.weights.Weights;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -185,6 +188,20 @@ class GgufModelTest {
         part(2, new GgufBuilder().tensor(moved, 6, 8).tensor("output_norm.weight", 8));
         assertThatThrownBy(() -> Checkpoint.open(first, LoadFormat.AUTO, 0))
                 .hasMessageContaining("has the tensor output_norm.weight, which another part has too");
+    }
+
+    /** The type of KV where --dtype is auto. */
+    @Test
+    void valuesOfSixteenBitsAreTheDefaultForQuantisedFiles() {
+        for (ElementType type : ElementType.values()) {
+            DataType expected = type == ElementType.F32
+                    ? DataType.FLOAT32
+                    : type == ElementType.F16 ? DataType.FLOAT16 : DataType.BFLOAT16;
+            assertThat(GgufConfig.storage(Set.of(type))).as("%s", type).isEqualTo(expected);
+        }
+        assertThat(GgufConfig.storage(Set.of(ElementType.F32, ElementType.Q4_K, ElementType.Q6_K)))
+                .isEqualTo(DataType.BFLOAT16);
+        assertThat(GgufConfig.storage(Set.of(ElementType.F16, ElementType.F32))).isEqualTo(DataType.FLOAT32);
     }
 
     private Checkpoint open(GgufBuilder builder, int maxModelLen) throws IOException {
