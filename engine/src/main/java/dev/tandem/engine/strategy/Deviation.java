@@ -58,7 +58,11 @@ public enum Deviation {
     /** APEX's rules are measured against async overlap alone, and the better one stays (ADR 35). */
     MEASURED_ARMS("measured-arms", "false", "false", "true"),
     /** Sequences whose token is in flight move to the GPU as soon as there is room; the token begins anew (ADR 52). */
-    RETURNS_IN_FLIGHT("returns-in-flight", "false", "false", "true");
+    RETURNS_IN_FLIGHT("returns-in-flight", "false", "false", "true"),
+    /**
+     * In NEO's step 6 a host token of a short context counts as its context over the mean one of GPU decodes (ADR 86).
+     */
+    STEP_6_COUNTS_CONTEXT("step-6-counts-context", "false", "false", "true");
 
     /** Words for values that stand for many. */
     private static final class Values {

@@ -15,17 +15,20 @@ import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.util.List;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** Steps with same-layer tokens; {@link TestProfile} has the times. */
 class SameLayerTest {
     private static final Budget BUDGET = new Budget(400, 120, 400);
 
     private static Policy policy(CostModel cost, boolean sameLayer) {
+        return policy(cost, Deviations.of(Fidelity.TANDEM).with(Deviation.SAME_LAYER, sameLayer));
+    }
+
+    private static Policy policy(CostModel cost, Deviations deviations) {
         return Strategy.ADAPTIVE_PIPELINING.policy(
-                Strategy.Options.builder(BUDGET)
-                        .deviations(Deviations.of(Fidelity.TANDEM).with(Deviation.SAME_LAYER, sameLayer))
-                        .build(),
-                cost);
+                Strategy.Options.builder(BUDGET).deviations(deviations).build(), cost);
     }
 
     /** The same-layer tokens that would be chosen, whether or not two sub-batches do more. */
@@ -87,11 +90,17 @@ class SameLayerTest {
         assertThat(new StepPredictor(cost, true, 0).of(draft)).isCloseTo(2 * (10 + 12 + 2), within(1e-6));
     }
 
-    @Test
-    void twoSubBatchesWinWhereTheyHideManyMore() {
-        // 3 tokens in 20 per layer, or 8 in 30: T_l0 hides two and T_l1 + T_ga0 four and more
-        StepDraft draft = draft(scene(1000, 7), TestProfile.model());
-        assertThat(draft.shape()).isEqualTo(Shape.PIPELINE);
+    /** 3 tokens in 20 per layer, or 8 in 30: T_l0 hides two and T_l1 + T_ga0 four and more. */
+    @ParameterizedTest
+    @CsvSource({"false, PIPELINE", "true, SAME_LAYER"})
+    void twoSubBatchesWinWhereTheyHideManyMore(boolean countsContext, Shape expected) {
+        Policy policy = policy(
+                TestProfile.model(),
+                Deviations.of(Fidelity.TANDEM).with(Deviation.STEP_6_COUNTS_CONTEXT, countsContext));
+        StepDraft draft = policy.draft(scene(1000, 7).state, new Decision());
+        assertThat(draft.shape())
+                .as("by their context, 40 of the GPU decode's 1000, the 7 count as 0.28 requests and 2 as 0.08")
+                .isEqualTo(expected);
     }
 
     @Test

@@ -124,6 +124,7 @@ public enum Strategy {
             Group.GPU_PROMPTS,
             Group.STEP_5,
             Group.PIPELINE,
+            Group.STEP_6,
             Group.ASYNC,
             Group.APEX,
             Group.ONE_BATCH);
@@ -148,7 +149,7 @@ public enum Strategy {
                 Deviation.WAITS_FOR_HOST_TOKENS,
                 Deviation.ROTATION,
                 Deviation.STEP_ENDS),
-        STEP_6(Deviation.STEP_6_STRIPS_PROMPTS),
+        STEP_6(Deviation.STEP_6_STRIPS_PROMPTS, Deviation.STEP_6_COUNTS_CONTEXT),
         ONE_BATCH(Deviation.SAME_LAYER),
         ASYNC(
                 Deviation.LONGEST_WAITING_FIRST,

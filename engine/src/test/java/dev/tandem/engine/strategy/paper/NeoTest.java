@@ -365,6 +365,31 @@ class NeoTest {
     }
 
     /**
+     * The GPU decodes 9 tokens of context, and gpu-only does 1 request in 20.18, 0.0496/s. Two sub-batches take 40.18,
+     * so they need 1.99 requests: as printed one host token of any context is enough. By the deviation a context of 6
+     * or 3 counts 6/9 or 3/9, and one of 7 counts 1, because 7/9 is not below 0.7.
+     */
+    @ParameterizedTest
+    @CsvSource({
+        "neo, PRINTED, 6, 1, [r0] [r1cpu]",
+        "neo, ARTIFACT, 6, 1, [r0] [r1cpu]",
+        "adaptive-pipelining, TANDEM, 6, 1, [r0]",
+        "adaptive-pipelining, TANDEM, 7, 1, [r0] [r1cpu]",
+        "adaptive-pipelining, TANDEM, 3, 2, [r0]",
+        "adaptive-pipelining, TANDEM, 3, 3, [r0] [r1cpu r2cpu r3cpu]",
+        "adaptive-pipelining, TANDEM, 18, 1, [r0] [r1cpu]"
+    })
+    void step6CountsAHostTokenByItsContextWhereThatIsShort(
+            String strategy, Fidelity fidelity, int context, int hostTokens, String expected) {
+        Scene scene = new Scene(3, 20, BUDGET).limit(40);
+        scene.gpu(9);
+        for (int i = 0; i < hostTokens; i++) {
+            scene.host(context);
+        }
+        assertThat(scene.draft(policy(Strategy.of(strategy), BUDGET, fidelity))).isEqualTo(expected);
+    }
+
+    /**
      * A step has 90 prompt tokens. They are a tenth of a prompt of 900. Then gpu-only does 1.1 requests in 2 * (10 +
      * 0.09 + 4.095) = 28.37, 0.0388/s, and the pipeline 2.1 in 48.37, 0.0434/s. They are all of a prompt of 90. Then
      * gpu-only does 2 requests, 0.0705/s, and the pipeline 3, 0.0620/s.
