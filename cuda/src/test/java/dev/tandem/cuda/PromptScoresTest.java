@@ -81,7 +81,7 @@ class PromptScoresTest {
             for (int i = 0; i < prompts.size(); i++) {
                 int[] prompt = prompts.get(i);
                 int alternatives = i % 4 == 0 ? SamplingParams.MAX_LOGPROBS : i % 4;
-                scorers.add(new PromptScorer("echo", prompt, alternatives));
+                scorers.add(new PromptScorer(prompt, alternatives));
                 SamplingParams sampling = EngineHarness.greedy(isScored(i) ? 1 + i % 4 : 40);
                 if (isScored(i)) {
                     engine.submit("r" + i, prompt, sampling, scorers.get(i));

@@ -206,9 +206,10 @@ extern "C" __global__ void __launch_bounds__(SAMPLE_THREADS) logprobs(const floa
 }
 
 // Log-probabilities of the tokens that follow in prompts, to pinned host memory. targets [rows] of { that token, number
-// of alternatives }. out [rows] of { its log-probability, its rank from 1 as an int, then as mostProbable writes them };
-// the rank is 0, and nothing else is written, if a logit is NaN or infinite. grid (rows)
-extern "C" __global__ void __launch_bounds__(SAMPLE_THREADS) score(const float *all, const int2 *targets, float *out) {
+// of alternatives }. out [rows] of { its log-probability, its rank from 1 as an int, then what mostProbable writes }.
+// The rank is 0, and nothing else is written, if a logit is NaN or infinite. grid (rows)
+extern "C" __global__ void __launch_bounds__(SAMPLE_THREADS) score(const float *all, const int2 *targets,
+        float *out) {
     dependencyWait();
     int2 target = targets[blockIdx.x];
     const float *logits = all + (size_t)blockIdx.x * VOCABULARY;

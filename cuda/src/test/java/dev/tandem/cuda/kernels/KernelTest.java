@@ -513,7 +513,7 @@ class KernelTest {
                     assertThat(ints[at + 1]).as("rank of row %d", row).isZero();
                     continue;
                 }
-                PromptScorer scorer = new PromptScorer("echo", prompt, alternatives);
+                PromptScorer scorer = new PromptScorer(prompt, alternatives);
                 scorer.score(row, logits, row * width, vocabulary, new SamplingScratch());
                 TokenLogprobs expected = scorer.score(row + 1).orElseThrow();
                 assertThat(ints[at + 1]).as("rank of row %d", row).isEqualTo(scorer.rank(row + 1));

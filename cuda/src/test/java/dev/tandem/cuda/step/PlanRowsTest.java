@@ -68,7 +68,7 @@ class PlanRowsTest {
                 List.of(KvView.of(new int[] {0})),
                 AttentionSite.GPU_FROM_GPU,
                 Optional.empty(),
-                Optional.of(new PromptScorer("echo", prompt, 0)));
+                Optional.of(new PromptScorer(prompt, 0)));
         SubBatch other = new SubBatch(List.of());
         SubBatch scored = new SubBatch(List.of(chunk));
         assertThatCode(() -> PlanRows.ordered(plan(List.of(scored, other)), 64)).doesNotThrowAnyException();

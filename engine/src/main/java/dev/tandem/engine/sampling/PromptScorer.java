@@ -13,7 +13,6 @@ import java.util.Optional;
  * score different positions.
  */
 public final class PromptScorer {
-    private final String field;
     private final int[] prompt;
     private final int alternatives;
     private final TokenLogprobs[] scores;
@@ -22,21 +21,14 @@ public final class PromptScorer {
     /**
      * Creates a scorer without scores.
      *
-     * @param field of the request that asks for them, which errors name
      * @param prompt token ids
      * @param alternatives most probable tokens that are reported per position
      */
-    public PromptScorer(String field, int[] prompt, int alternatives) {
-        this.field = field;
+    public PromptScorer(int[] prompt, int alternatives) {
         this.prompt = prompt.clone();
         this.alternatives = alternatives;
         this.scores = new TokenLogprobs[prompt.length];
         this.ranks = new int[prompt.length];
-    }
-
-    /** The field of the request that asks for the scores. */
-    public String field() {
-        return field;
     }
 
     /** The prompt's token ids. */
