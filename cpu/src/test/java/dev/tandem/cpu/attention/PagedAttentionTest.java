@@ -30,6 +30,7 @@ class PagedAttentionTest {
                         Arguments.of(type, 96, 2, 100, 0),
                         Arguments.of(type, 128, 4, 47, 0),
                         Arguments.of(type, 128, 8, 5, 0),
+                        Arguments.of(type, 192, 6, 37, 0),
                         Arguments.of(type, 256, 12, 31, 0),
                         Arguments.of(type, 24, 3, 64, 0),
                         Arguments.of(type, 64, 1, 100, 1),
