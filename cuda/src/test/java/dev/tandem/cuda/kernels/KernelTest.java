@@ -58,7 +58,9 @@ class KernelTest {
                 GpuRig.shape(4, 2, 80, 72, 90, 301, DataType.BFLOAT16),
                 GpuRig.shape(6, 2, 16, 96, 150, 301, DataType.FLOAT16),
                 GpuRig.shape(10, 2, 128, 320, 352, 301, DataType.BFLOAT16),
-                GpuRig.shape(14, 2, 128, 320, 352, 301, DataType.FLOAT16));
+                GpuRig.shape(14, 2, 128, 320, 352, 301, DataType.FLOAT16),
+                GpuRig.shape(6, 1, 192, 320, 352, 301, DataType.BFLOAT16),
+                GpuRig.shape(11, 1, 64, 320, 352, 301, DataType.FLOAT16));
     }
 
     /** Sizes of {@link #shapes} with the variants of Gemma 3 and OLMo 3. */
