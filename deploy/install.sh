@@ -120,6 +120,7 @@ for old in "$home"/tandem-*; do
   [ "$old" = "$home/$package" ] || rm -rf "$old"
 done
 echo "$(cat "$work/version") is installed: $link"
+[ ! -f "$home/$package/UNTESTED" ] || cat "$home/$package/UNTESTED"
 case ":$PATH:" in
   *":$prefix/bin:"*) ;;
   *) echo "$prefix/bin is not on the path; add it: export PATH=\"$prefix/bin:\$PATH\"" ;;

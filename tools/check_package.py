@@ -5,9 +5,9 @@ usage: tools/check_package.py PACKAGES [--root FOLDER]
   PACKAGES        the folder that tools/package.sh has written
   --root FOLDER   a minimal Debian; default: one is made by debootstrap in a temporary folder
 
-No container builder is needed: COPY, RUN and ENV are carried out in the folder by chroot, as root on Linux. Then it
-checks that the program starts from its archive of classes, that a server answers as the user of the image and ends in
-order on SIGTERM, and that systemd finds no fault in the unit.
+No container builder is needed: COPY, RUN and ENV are carried out in folders by chroot, as root on Linux. Then it
+checks that the image is small enough, that the program starts from its archive of classes, that a server answers as
+the user of the image and ends in order on SIGTERM, and that systemd finds no fault in the unit.
 Exit status: 0 all is well, 1 something is not, 2 it cannot run.
 """
 
@@ -29,6 +29,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CONTAINERFILE = ROOT / "deploy" / "container" / "Containerfile"
 UNIT = ROOT / "deploy" / "systemd" / "tandem.service"
 CONFIG = ROOT / "cpu" / "src" / "test" / "resources" / "families" / "qwen3small" / "config.json"
+MAX_IMAGE_BYTES = 250_000_000
+# what debian:bookworm-slim leaves out of a minimal Debian, and mounted folders
+NOT_IN_IMAGE = (
+    "proc dev tmp var/cache/apt var/lib/apt/lists usr/share/doc usr/share/man usr/share/locale usr/share/info"
+).split()
 PORT = 18765
 WAIT_SECONDS = 180
 
@@ -42,17 +47,44 @@ def instructions():
             yield name, rest.strip()
 
 
-class Image:
-    """A folder in which the instructions are carried out."""
+def copy_tree(source, target):
+    """Copies a folder as it is, with owners, links and times."""
+    target.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["cp", "-a", "--reflink=auto", f"{source}/.", str(target)], check=True)
 
-    def __init__(self, root, context):
-        self.root, self.context = root, context
+
+class Image:
+    """Folders in which the instructions are carried out, one for each stage."""
+
+    def __init__(self, debian, context, work):
+        self.debian, self.context, self.work = debian, context, work
+        self.stages, self.mounts, self.root = {}, [], debian
+        self.environment, self.user, self.entrypoint, self.command = {}, "root", [], []
+
+    def begin(self, rest):
+        """Begins a stage, which has nothing of those before: FROM IMAGE [AS NAME]."""
+        _, _, name = rest.partition(" AS ")
         self.environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
-        self.user, self.entrypoint, self.command = "root", [], []
+        self.root = self.work / f"stage-{len(self.stages)}"
+        self.stages[name] = self.root
+        copy_tree(self.debian, self.root)
+        for folder in ("proc", "dev"):
+            subprocess.run(["mount", "--rbind", f"/{folder}", str(self.root / folder)], check=True)
+            self.mounts.append(self.root / folder)
+            # else unmounting it would unmount the same folders of this machine
+            subprocess.run(["mount", "--make-rslave", str(self.root / folder)], check=True)
+
+    def unmount(self):
+        for folder in reversed(self.mounts):
+            subprocess.run(["umount", "--recursive", "--lazy", str(folder)], check=False)
 
     def copy(self, rest):
         *sources, target = rest.split()
         folder = self.root / target.lstrip("/")
+        if sources[0].startswith("--from="):
+            stage = self.stages[sources[0].removeprefix("--from=")]
+            copy_tree(stage / sources[1].lstrip("/"), folder)
+            return
         folder.mkdir(parents=True, exist_ok=True)
         for pattern in sources:
             found = sorted(self.context.glob(pattern))
@@ -71,8 +103,10 @@ class Image:
         for name, rest in instructions():
             print(f"{name} {rest[:100]}", flush=True)
             match name:
-                case "FROM" | "VOLUME" | "EXPOSE":
+                case "VOLUME" | "EXPOSE":
                     pass
+                case "FROM":
+                    self.begin(rest)
                 case "COPY":
                     self.copy(rest)
                 case "RUN":
@@ -92,6 +126,16 @@ class Image:
         return subprocess.Popen(
             self.chroot(self.user, *self.entrypoint, *arguments), env=self.environment | {"HOME": "/tmp"}, **more
         )
+
+
+def check_size(image):
+    """No file is removed by a later step of the last stage, so the layers are as large as the folder."""
+    left_out = [f"--exclude={image.root / folder}/*" for folder in NOT_IN_IMAGE]
+    command = ["du", "--bytes", "--summarize", "--one-file-system", *left_out, str(image.root)]
+    size = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[0])
+    print(f"the image has {size / 1e6:.0f} MB")
+    if size >= MAX_IMAGE_BYTES:
+        sys.exit(f"the image has {size} bytes; less than {MAX_IMAGE_BYTES} are allowed, so find what has grown")
 
 
 def check_start(image):
@@ -170,19 +214,14 @@ def main():
                 sys.exit(2)
             root = pathlib.Path(temporary) / "root"
             subprocess.run(["debootstrap", "--variant=minbase", "bookworm", str(root)], check=True)
-        image = Image(root.resolve(), arguments.packages.resolve())
-        mounts = ["proc", "dev"]
+        image = Image(root.resolve(), arguments.packages.resolve(), pathlib.Path(temporary))
         try:
-            for name in mounts:
-                subprocess.run(["mount", "--rbind", f"/{name}", str(image.root / name)], check=True)
-                # else unmounting it would unmount the same folders of this machine
-                subprocess.run(["mount", "--make-rslave", str(image.root / name)], check=True)
             image.carry_out()
+            check_size(image)
             check_start(image)
             check_server(image)
         finally:
-            for name in reversed(mounts):
-                subprocess.run(["umount", "--recursive", "--lazy", str(image.root / name)], check=False)
+            image.unmount()
         check_unit()
 
 

@@ -79,7 +79,9 @@ def cells(file):
             continue
         if ran_with(run) in (None, profile(run)):
             gpu = run["machine"].split(",")[0]
-            newest[gpu, run["preset"], run["workload"], run["strategy"], run["window"]] = run
+            # a run with a rule of its strategy changed is a cell of its own
+            deviations = [f"{rule}={value}" for rule, value in run.get("deviations", {}).items()]
+            newest[gpu, run["preset"], run["workload"], run["strategy"], *deviations, run["window"]] = run
     return newest
 
 

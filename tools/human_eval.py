@@ -13,6 +13,9 @@ A program runs in an empty folder, with limits of processor time, memory and fil
 runs in namespaces of its own: it then has no network, and its processes end with it. Otherwise the result says
 "isolation": "limits".
 
+With --compare, answers of another placement that differ are ties if their first different tokens are almost equally
+likely. The server scores both after what is equal before them; the result has each difference of log-probabilities.
+
 The journal has a line per problem. A run that finds one goes on after it, so a run may be ended at any time.
 The last line printed is a JSON line with the result over all problems of the journal.
 """
@@ -141,7 +144,7 @@ def run(problem, options, journal, prefix, deadline):
         return
     body = {
         "model": options.model,
-        "messages": [{"role": "user", "content": REQUEST.format(problem["prompt"])}],
+        "messages": messages(problem),
         "temperature": 0,
         "max_tokens": options.max_tokens,
     }
@@ -161,13 +164,45 @@ def run(problem, options, journal, prefix, deadline):
     print(f"{name}: {'passed' if passed else 'failed, ' + reason}", flush=True)
 
 
+def messages(problem):
+    return [{"role": "user", "content": REQUEST.format(problem["prompt"])}]
+
+
+def tokens(options, **body):
+    return call(options, "/tokenize", {"model": options.model, **body})["tokens"]
+
+
+def answer_tokens(options, answer, end):
+    text = tokens(options, prompt=answer["completion"], add_special_tokens=False)
+    return text if answer["finish_reason"] == "length" else text + end
+
+
+def logprob(options, ids):
+    """The log-probability of the last token after the others."""
+    body = {"model": options.model, "prompt": ids, "temperature": 0, "max_tokens": 1, "prompt_logprobs": 0}
+    scores = call(options, "/v1/completions", body)["choices"][0]["prompt_logprobs"]
+    return scores[-1][str(ids[-1])]["logprob"]
+
+
+def gap(options, problem, mine, other):
+    """The difference of log-probabilities of two answers' first different tokens; None if only one is longer."""
+    before = tokens(options, messages=messages(problem), add_generation_prompt=True)
+    end = tokens(options, prompt=call(options, "/tokenizer_info")["eos_token"], add_special_tokens=False)
+    both = [answer_tokens(options, answer, end) for answer in (mine, other)]
+    equal = len(os.path.commonprefix(both))
+    if any(len(ids) == equal for ids in both):
+        return None
+    scores = [logprob(options, before + ids[: equal + 1]) for ids in both]
+    return round(abs(scores[0] - scores[1]), 4)
+
+
 def machine():
     """Cores and processor of the machine that runs this script."""
     names = re.findall(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return f"{os.cpu_count()} x {names[0] if names else 'unknown processor'}"
 
 
-def result(options, answers, prefix, seconds):
+def result(options, problems, answers, prefix, seconds):
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     line = {
         "commit": commit,
@@ -188,9 +223,12 @@ def result(options, answers, prefix, seconds):
     line["pass@1"] = round(line["passed"] / max(1, line["problems"]), 4)
     if options.compare:
         other = read(options.compare)
-        both = answers.keys() & other.keys()
-        line["compared"] = len(both)
-        line["equal"] = sum(answers[name]["completion"] == other[name]["completion"] for name in both)
+        both = [p for p in problems if p["task_id"] in answers and p["task_id"] in other]
+        pairs = [(p, answers[p["task_id"]], other[p["task_id"]]) for p in both]
+        differ = [pair for pair in pairs if pair[1]["completion"] != pair[2]["completion"]]
+        line["compared"] = len(pairs)
+        line["equal"] = len(pairs) - len(differ)
+        line["gaps"] = {problem["task_id"]: gap(options, problem, mine, theirs) for problem, mine, theirs in differ}
     return line
 
 
@@ -204,21 +242,21 @@ def main():
     parser.add_argument("--max-tokens", type=int, default=512, help="of an answer")
     parser.add_argument("--concurrency", type=int, default=8, help="problems at a time")
     parser.add_argument("--journal", required=True, help="file of the answers")
-    parser.add_argument("--compare", help="another journal; the result counts the equal answers")
+    parser.add_argument("--compare", help="another journal; the result counts equal answers and scores others")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no request is sent after that")
     options = parser.parse_args()
     start = time.monotonic()
     options.model = options.model or call(options, "/v1/models")["data"][0]["id"]
     prefix = isolation()
     journal = Journal(options.journal)
+    problems = load(options.wheel)[: options.problems]
     with concurrent.futures.ThreadPoolExecutor(options.concurrency) as pool:
         runs = [
-            pool.submit(run, problem, options, journal, prefix, start + options.seconds)
-            for problem in load(options.wheel)[: options.problems]
+            pool.submit(run, problem, options, journal, prefix, start + options.seconds) for problem in problems
         ]
         for one in concurrent.futures.as_completed(runs):
             one.result()
-    print(json.dumps(result(options, journal.answers, prefix, time.monotonic() - start)))
+    print(json.dumps(result(options, problems, journal.answers, prefix, time.monotonic() - start)))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 torch.set_grad_enabled(False)
 
 
-GGUF = ("qwen25", "qwen3small", "phi3", "phi4mini", "olmo2", "smollm3", "mistralwindow", "olmo3", "gemma3")
+GGUF = ("qwen25", "qwen3small", "phi3", "phi4mini", "phi4long", "olmo2", "smollm3", "mistralwindow",
+        "olmo3", "gemma3")
 ARCHITECTURES = {"mistral": "llama", "olmo3": "olmo2", "gemma3_text": "gemma3"}
 
 
@@ -105,6 +106,11 @@ def families():
                                   layer_types=["sliding_attention", "full_attention"],
                                   rope_parameters=dict(sliding_attention=plain, full_attention=yarn)),
                       torch.bfloat16, None),
+        # prompts have 40 tokens, longer than the original context: transformers takes the long factors from the start
+        "phi4long": (Phi3Config(**common, **pad, hidden_size=48, num_attention_heads=3, num_key_value_heads=1,
+                                intermediate_size=60, sliding_window=36, tie_word_embeddings=True,
+                                rope_parameters=dict(longrope), original_max_position_embeddings=32), torch.bfloat16,
+                     None),
     }
 
 

@@ -44,6 +44,10 @@ CONVERSATIONS = [
      "enable_thinking": True},
     {"messages": [{"role": "user", "content": "Quick."}], "enable_thinking": False},
     {"messages": [{"role": "assistant", "content": "I begin."}, {"role": "assistant", "content": "Again."}]},
+    {"messages": [{"role": "user", "content": "Weather in Zürich?"},
+                  {"role": "assistant", "content": "", "thinking": "Look it up.", "tool_calls": CALL},
+                  {"role": "tool", "tool_call_id": "abcdef123", "name": "get_weather", "content": "21.5"}],
+     "tools": TOOLS, "reasoning_effort": "high"},
 ]
 
 

@@ -1,7 +1,10 @@
 // Chat, streams, a tool loop and structured output with clients for JavaScript, unmodified: node clients.mjs URL.
 import assert from "node:assert/strict";
 import Anthropic from "@anthropic-ai/sdk";
+import { zodOutputFormat } from "@anthropic-ai/sdk/helpers/zod";
 import OpenAI from "openai";
+import { zodResponseFormat, zodTextFormat } from "openai/helpers/zod";
+import { z } from "zod";
 
 const url = process.argv[2];
 const openai = new OpenAI({ baseURL: url + "/v1", apiKey: "unused", maxRetries: 0 });
@@ -11,6 +14,9 @@ const ask = [{ role: "user", content: "How warm is it in Bern?" }];
 const schema = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
 const definition = { name: "weather", description: "The weather of a city", parameters: schema };
 const answer = "It is 21 degrees.";
+const askJson = [{ role: "user", content: "as JSON" }];
+const Weather = z.object({ city: z.literal("Bern"), degrees: z.number().int() });
+const inBern = { city: "Bern", degrees: 21 };
 
 function weather(call) {
   assert.deepEqual(call, { city: "Bern" });
@@ -36,10 +42,15 @@ async function chat() {
   assert.equal(await runner.finalContent(), answer);
   const json = await openai.chat.completions.create({
     model,
-    messages: [{ role: "user", content: "as JSON" }],
+    messages: askJson,
     response_format: { type: "json_schema", json_schema: { name: "city", schema, strict: true } },
   });
   assert.equal(JSON.parse(json.choices[0].message.content).city, "Bern");
+  const structured = { model, messages: askJson, response_format: zodResponseFormat(Weather, "weather") };
+  const parsed = await openai.chat.completions.parse(structured);
+  assert.deepEqual(parsed.choices[0].message.parsed, inBern);
+  const parsedStream = await openai.chat.completions.stream(structured).finalChatCompletion();
+  assert.deepEqual(parsedStream.choices[0].message.parsed, inBern);
 }
 
 async function responses() {
@@ -57,6 +68,9 @@ async function responses() {
   assert.equal(last.output_text, answer);
   const streamed = await openai.responses.stream({ model, input: ask, tools }).finalResponse();
   assert.equal(streamed.output.at(-1).arguments, call.arguments);
+  const structured = { model, input: "as JSON", text: { format: zodTextFormat(Weather, "weather") } };
+  assert.deepEqual((await openai.responses.parse(structured)).output_parsed, inBern);
+  assert.deepEqual((await openai.responses.stream(structured).finalResponse()).output_parsed, inBern);
 }
 
 async function messages() {
@@ -76,6 +90,16 @@ async function messages() {
   assert.equal(last.content.at(-1).text, answer);
   const streamed = await anthropic.messages.stream({ ...request, messages: ask }).finalMessage();
   assert.deepEqual(streamed.content.at(-1).input, { city: "Bern" });
+  let pieces = "";
+  for await (const event of await anthropic.messages.create({ ...request, messages: ask, stream: true })) {
+    pieces += event.delta?.type === "input_json_delta" ? event.delta.partial_json : "";
+  }
+  assert.deepEqual(JSON.parse(pieces), { city: "Bern" });
+  const lastStreamed = await anthropic.messages.stream({ ...request, messages: history }).finalMessage();
+  assert.equal(lastStreamed.content.at(-1).text, answer);
+  const structured = { model, max_tokens: 200, messages: askJson };
+  const parsed = await anthropic.messages.parse({ ...structured, output_config: { format: zodOutputFormat(Weather) } });
+  assert.deepEqual(parsed.parsed_output, inBern);
 }
 
 for (const one of [chat, responses, messages]) {

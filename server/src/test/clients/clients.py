@@ -33,6 +33,10 @@ class Weather(pydantic.BaseModel):
     degrees: int
 
 
+AS_JSON = [{"role": "user", "content": "as JSON"}]
+IN_BERN = Weather(city="Bern", degrees=21)
+
+
 def check(name, holds, seen):
     if not holds:
         sys.exit(f"{name} failed: {seen}")
@@ -67,9 +71,9 @@ def openai_chat():
         final = stream.get_final_completion()
     check("openai chat.stream", final.choices[0].message.tool_calls[0].function.name == "weather", final)
     parsed = OPENAI.chat.completions.parse(
-        model=MODEL, messages=[{"role": "user", "content": "as JSON"}], response_format=Weather
+        model=MODEL, messages=AS_JSON, response_format=Weather
     )
-    check("openai parse", parsed.choices[0].message.parsed == Weather(city="Bern", degrees=21), parsed)
+    check("openai parse", parsed.choices[0].message.parsed == IN_BERN, parsed)
 
 
 def openai_responses():
@@ -90,7 +94,7 @@ def openai_responses():
     check("openai responses.stream arguments", final.output[-1].arguments == call.arguments, final)
     check("openai responses.stream events", "response.reasoning_text.delta" in events, events)
     parsed = OPENAI.responses.parse(model=MODEL, input="as JSON", text_format=Weather)
-    check("openai responses.parse", parsed.output_parsed == Weather(city="Bern", degrees=21), parsed)
+    check("openai responses.parse", parsed.output_parsed == IN_BERN, parsed)
 
 
 def anthropic_messages():
@@ -112,12 +116,12 @@ def anthropic_messages():
         final = stream.get_final_message()
     check("anthropic stream", final.content[-1].input == {"city": "Bern"}, final)
     check("anthropic thinking", final.content[0].thinking == "Look it up." and final.content[0].signature, final)
-    as_json = {"model": MODEL, "max_tokens": 200, "messages": [{"role": "user", "content": "as JSON"}]}
+    as_json = {"model": MODEL, "max_tokens": 200, "messages": AS_JSON}
     parsed = ANTHROPIC.messages.parse(output_format=Weather, **as_json)
-    check("anthropic structured", parsed.parsed_output == Weather(city="Bern", degrees=21), parsed)
+    check("anthropic structured", parsed.parsed_output == IN_BERN, parsed)
     with ANTHROPIC.messages.stream(output_format=Weather, **as_json) as stream:
         parsed = stream.get_final_message()
-    check("anthropic structured stream", parsed.parsed_output == Weather(city="Bern", degrees=21), parsed)
+    check("anthropic structured stream", parsed.parsed_output == IN_BERN, parsed)
 
 
 def litellm_chat():
@@ -126,21 +130,19 @@ def litellm_chat():
 
     litellm.suppress_debug_info = True
 
-    def openai_protocol(**arguments):
-        return litellm.completion(api_base=URL + "/v1", api_key="unused", num_retries=0, **arguments)
+    for protocol, base in (("openai", URL + "/v1"), ("anthropic", URL)):
 
-    chat(openai_protocol, "litellm openai", "openai/" + MODEL)
-    answer = litellm.completion(
-        model="anthropic/" + MODEL,
-        api_base=URL,
-        api_key="unused",
-        messages=ASK,
-        max_tokens=200,
-        num_retries=0,
-        tools=[{"type": "function", "function": FUNCTION}],
-    )
-    call = answer.choices[0].message.tool_calls[0]
-    check("litellm anthropic", weather(json.loads(call.function.arguments)) == RESULT, answer)
+        def create(base=base, **arguments):
+            return litellm.completion(api_base=base, api_key="unused", num_retries=0, max_tokens=200, **arguments)
+
+        name = "litellm " + protocol
+        model = f"{protocol}/{MODEL}"
+        chat(create, name, model)
+        structured = {"model": model, "messages": AS_JSON, "response_format": Weather}
+        text = create(**structured).choices[0].message.content
+        check(name + " structured", Weather.model_validate_json(text) == IN_BERN, text)
+        chunks = [chunk.choices[0].delta.content or "" for chunk in create(stream=True, **structured)]
+        check(name + " structured stream", Weather.model_validate_json("".join(chunks)) == IN_BERN, chunks)
 
 
 def langchain_chat(name, model):
@@ -161,7 +163,7 @@ def langchain_chat(name, model):
     check(name + " stream", [c["args"] for c in joined.tool_calls] == [{"city": "Bern"}], joined)
     check(name + " usage", joined.usage_metadata["output_tokens"] > 0, joined)
     parsed = model.with_structured_output(Weather, method="json_schema").invoke("as JSON")
-    check(name + " structured", parsed == Weather(city="Bern", degrees=21), parsed)
+    check(name + " structured", parsed == IN_BERN, parsed)
 
 
 openai_chat()

@@ -37,7 +37,9 @@ import picocli.CommandLine.Mixin;
         mixinStandardHelpOptions = true,
         description = "Predicts throughput on another machine from its profile, or from a description of its hardware:"
                 + " the real scheduler runs over an executor that only counts time. It is optimistic: copies over the"
-                + " link cost the GPU nothing, and only the CPU's queue makes results late. --hardware without a preset"
+                + " link cost the GPU nothing, and only the CPU's queue makes results late. Of the model the"
+                + " configuration alone is needed; MODEL may also be Llama-3.1-8B, Llama-2-7B, Qwen3-14B or Qwen3-32B."
+                + " --hardware without a preset"
                 + " sets what other options leave open: --kv-cache-memory to 0.95 of the GPU's memory, or the fraction"
                 + " of --gpu-memory-utilization, less the weights and 1 GB; --host-kv to the machine's, and"
                 + " --max-num-seqs to 1024.",
@@ -134,24 +136,17 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
         return Optional.empty();
     }
 
-    /** Sets the model of --model; a simulation needs the configuration alone. */
+    /** Sets the directory of a described model; a simulation needs the configuration alone. */
     private void resolveModel(Optional<Hardware> machine) {
-        if (described.model.isPresent() && options.model.isPresent()) {
-            throw new ConfigurationException("--model " + described.model.get() + " and MODEL " + options.model.get()
-                    + " are two models; leave one out");
-        }
-        if (described.model.isPresent()) {
-            String name = described.model.get();
-            options.model = Optional.of(
-                    ModelConfigurations.NAMES.contains(name)
-                            ? ModelConfigurations.directory(name, CudaBackend.cache())
-                                    .toString()
-                            : name);
-            options.loadFormat = LoadFormat.DUMMY;
-        } else if (machine.isPresent() && options.model.isEmpty() && options.advanced.preset.isEmpty()) {
+        Optional<String> model = options.model();
+        if (model.filter(ModelConfigurations.NAMES::contains).isPresent()) {
+            options.use(ModelConfigurations.directory(model.get(), CudaBackend.cache())
+                    .toString());
+        } else if (machine.isPresent() && model.isEmpty() && options.advanced.preset.isEmpty()) {
             throw new ConfigurationException(
                     "--hardware needs a model: --model with a directory, " + HardwareOptions.names());
         }
+        options.loadFormat = LoadFormat.DUMMY;
     }
 
     private static Profile read(Path file) throws IOException {
@@ -160,7 +155,7 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
 
     /** The profile of a described machine, whose memory replaces what the options leave open. */
     private Profile describe(Hardware machine) throws IOException {
-        ModelShape shape = HardwareOptions.shape(options.model.orElseThrow());
+        ModelShape shape = HardwareOptions.shape(options.model().orElseThrow());
         MemoryOptions memory = options.memory;
         if (memory.gpuBlocks.isEmpty() && memory.kvCacheMemory.isEmpty()) {
             double used = spec.commandLine().getParseResult().hasMatchedOption("--gpu-memory-utilization")

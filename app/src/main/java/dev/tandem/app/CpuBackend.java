@@ -22,7 +22,8 @@ import java.util.Optional;
 
 /** Makes the CPU executor from the options, chooses defaults for options that are not set, and reports them. */
 final class CpuBackend {
-    private static final long MAX_KV = 4L << 30;
+    /** Max bytes of a host tier whose KV the CPU does not attend to, and of the CPU executor's pools, by default. */
+    static final long MAX_DEFAULT_KV = 4L << 30;
 
     private final ModelOptions options;
     private final CpuTopology topology;
@@ -72,7 +73,7 @@ final class CpuBackend {
 
     /** A quarter of the machine's memory, at most 4 GiB. */
     static long defaultKv() {
-        return Math.min(MAX_KV, memory() / 4);
+        return Math.min(MAX_DEFAULT_KV, memory() / 4);
     }
 
     /** Bytes of memory of the machine, or of this process's limit. */

@@ -17,6 +17,7 @@ import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.TokenizerSource;
 import dev.tandem.model.config.GenerationDefaults;
 import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.config.RopeScaling;
 import dev.tandem.model.gguf.GgufVocabulary;
 import dev.tandem.model.weights.NamedWeights;
 import dev.tandem.model.weights.TextTensors;
@@ -177,7 +178,7 @@ final class EngineAssembly implements AutoCloseable {
         options.advanced.preset.ifPresent(preset -> preset.apply(options));
         ModelReference reference = options.reference();
         Path path = models.open(reference, options.loadFormat == Checkpoint.LoadFormat.AUTO);
-        Checkpoint opened = Checkpoint.open(path, options.loadFormat, options.seed);
+        Checkpoint opened = Checkpoint.open(path, options.loadFormat, options.seed, options.maxModelLen);
         return reference.servedName().map(opened::named).orElse(opened);
     }
 
@@ -311,6 +312,24 @@ final class EngineAssembly implements AutoCloseable {
             log.notice("Requests are limited to " + contextTokens + " tokens instead of " + allowed
                     + ": the GPU KV pool holds no more. Raise --kv-cache-memory or --gpu-memory-utilization.");
         }
+        if (config.rope().scaling() instanceof RopeScaling.LongRope longRope) {
+            reportLongRope(longRope, config.contextTokens(), log);
+        }
+    }
+
+    private static void reportLongRope(RopeScaling.LongRope rope, int contextTokens, StartLog log) {
+        if (rope.isLong(contextTokens)) {
+            log.notice("LongRoPE's long factors are used for all requests, because --max-model-len is above "
+                    + rope.originalContext() + ". Short prompts may get worse answers than with that length or less.");
+        } else if (rope.maxContext() > rope.originalContext()) {
+            log.row(
+                    "LongRoPE",
+                    String.format(
+                            Locale.ROOT,
+                            "short factors, for %,d tokens; --max-model-len takes the long ones, for up to %,d",
+                            rope.originalContext(),
+                            rope.maxContext()));
+        }
     }
 
     Engine engine() {
@@ -400,7 +419,7 @@ final class EngineAssembly implements AutoCloseable {
 
     /** The name of the model: its own, or that of the default model. */
     String name(ModelOptions options) {
-        return options.model.isEmpty() ? DefaultModel.NAME : checkpoint.name();
+        return options.model().isEmpty() ? DefaultModel.NAME : checkpoint.name();
     }
 
     /** Bytes of weights that a decode step reads. */

@@ -19,9 +19,9 @@ final class GainReport {
         if (!options.gpu.chosen()) {
             return "none without a GPU: on the CPU executor both tiers share the same cores; " + OTHER_MACHINES;
         }
-        boolean isPreset = options.model.isEmpty() && options.advanced.preset.isPresent();
+        boolean isPreset = options.model().isEmpty() && options.advanced.preset.isPresent();
         if (!isPreset && !ModelStore.ofUser().isPresent(options.reference())) {
-            return "unknown: " + options.model.orElse("the default model")
+            return "unknown: " + options.model().orElse("the default model")
                     + " is not fetched; tandem profile fetches and measures it";
         }
         if (!options.strategy.chosen().offloads()) {

@@ -12,7 +12,7 @@ import java.nio.file.Path;
 import java.util.Optional;
 import picocli.CommandLine.Option;
 
-/** Options that describe a machine and a model which need not be here. */
+/** Options that describe a machine which need not be here, and the sizes of a model. */
 @Section(Section.Heading.COMMAND)
 final class HardwareOptions {
     /** As {@code --gpu-memory-utilization}, with nothing else on the GPU. */
@@ -26,13 +26,6 @@ final class HardwareOptions {
             paramLabel = "NAME|FILE",
             description = "A machine that comes with Tandem, or a hardware file. Default: the preset's.")
     Optional<String> hardware = Optional.empty();
-
-    @Option(
-            names = "--model",
-            paramLabel = "NAME|DIRECTORY",
-            description = "Llama-3.1-8B, Llama-2-7B, Qwen3-14B, Qwen3-32B, or a directory with a config.json."
-                    + " Default: the preset's.")
-    Optional<String> model = Optional.empty();
 
     /** The machine of the option, or the preset's; empty without both. */
     Optional<Hardware> machine(Optional<Preset> preset) {
@@ -56,7 +49,7 @@ final class HardwareOptions {
             throw new ConfigurationException(
                     "--model " + model + " has no config.json; name a model directory, " + names());
         }
-        ModelConfig config = HuggingFaceConfig.read(directory).config();
+        ModelConfig config = HuggingFaceConfig.read(directory, Optional.empty()).config();
         return new ModelShape(
                 config.layers(),
                 config.hidden(),

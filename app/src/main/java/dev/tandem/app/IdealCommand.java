@@ -39,6 +39,13 @@ final class IdealCommand implements Callable<Integer> {
     Optional<String> preset = Optional.empty();
 
     @Option(
+            names = "--model",
+            paramLabel = "NAME|DIRECTORY",
+            description = "Llama-3.1-8B, Llama-2-7B, Qwen3-14B, Qwen3-32B, or a directory with a config.json."
+                    + " Default: the preset's.")
+    Optional<String> model = Optional.empty();
+
+    @Option(
             names = "--gpu-kv",
             converter = ByteSize.Converter.class,
             paramLabel = "SIZE",
@@ -83,9 +90,7 @@ final class IdealCommand implements Callable<Integer> {
                 .machine(of)
                 .orElseThrow(() -> new ConfigurationException("ideal needs a machine: --preset, or --hardware with a"
                         + " file or one of " + String.join(", ", Hardware.NAMES)));
-        ModelShape shape = HardwareOptions.shape(described
-                .model
-                .or(() -> of.map(Preset::model))
+        ModelShape shape = HardwareOptions.shape(model.or(() -> of.map(Preset::model))
                 .orElseThrow(() -> new ConfigurationException(
                         "ideal needs a model: --model with a directory, " + HardwareOptions.names())));
         double gpuBytes = gpuKv.map(size -> (double) size.bytes())

@@ -14,6 +14,7 @@ import java.io.RandomAccessFile;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Optional;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
@@ -69,17 +70,21 @@ final class ModelCheck {
     /**
      * Checks a GGUF file on the hub by its metadata, of which a range is read.
      *
+     * @param parts the file or all its parts, the first one first
      * @throws ConfigurationException when the model cannot be served
      */
-    static void gguf(Hub hub, HubListing listing, HubFile file) {
+    static void gguf(Hub hub, HubListing listing, List<HubFile> parts) {
         try {
             Path folder = Files.createTempDirectory("tandem-model");
-            Path head = folder.resolve(file.name());
             try {
-                writeHead(hub, listing, file, head);
-                open(listing.model().toString(), head, folder + "/");
+                for (HubFile part : parts) {
+                    writeHead(hub, listing, part, folder.resolve(part.name()));
+                }
+                open(listing.model().toString(), folder.resolve(parts.getFirst().name()), folder + "/");
             } finally {
-                Files.deleteIfExists(head);
+                for (HubFile part : parts) {
+                    Files.deleteIfExists(folder.resolve(part.name()));
+                }
                 Files.delete(folder);
             }
         } catch (IOException e) {

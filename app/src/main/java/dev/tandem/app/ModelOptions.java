@@ -28,7 +28,10 @@ final class ModelOptions {
             description =
                     "A .gguf file, a Hugging Face directory, ORG/NAME[@REVISION][:TAG] on the hub, or a short name of"
                             + " tandem list. Default: " + DefaultModel.NAME + ", fetched once.")
-    Optional<String> model = Optional.empty();
+    private Optional<String> argument = Optional.empty();
+
+    @Option(names = "--model", paramLabel = "MODEL", description = "The same as the argument MODEL. Default: none.")
+    private Optional<String> named = Optional.empty();
 
     @Option(
             names = "--config",
@@ -53,7 +56,8 @@ final class ModelOptions {
     @Option(
             names = "--max-model-len",
             paramLabel = "TOKENS",
-            description = "Max tokens of one request, prompt and output together. Default: what the model allows.")
+            description = "Max tokens of one request, prompt and output together. Default: what the model allows;"
+                    + " with LongRoPE its original context, beyond which the long factors are used.")
     Optional<Integer> maxModelLen = Optional.empty();
 
     @Option(
@@ -91,9 +95,31 @@ final class ModelOptions {
         return spec == null ? new Configuration(List.of()) : Configuration.of(spec.commandLine());
     }
 
+    /**
+     * The model that MODEL or {@code --model} names; empty for the default one.
+     *
+     * @throws ConfigurationException when the command line has both, and they differ
+     */
+    Optional<String> model() {
+        boolean both = spec != null
+                && !spec.commandLine().getParseResult().matchedPositionals().isEmpty()
+                && named.isPresent();
+        if (both && !named.equals(argument)) {
+            throw new ConfigurationException(
+                    "--model " + named.get() + " and MODEL " + argument.orElse("") + " are two models; leave one out");
+        }
+        return named.or(() -> argument); // a configuration file and the environment set the argument alone
+    }
+
+    /** Takes another model than the one that the user names. */
+    void use(String model) {
+        argument = Optional.of(model);
+        named = argument;
+    }
+
     /** The model that is named, or the default one. */
     ModelReference reference() {
-        return model.map(ModelReference::parse).orElse(DefaultModel.REFERENCE);
+        return model().map(ModelReference::parse).orElse(DefaultModel.REFERENCE);
     }
 
     /**
@@ -103,6 +129,7 @@ final class ModelOptions {
      * @throws ConfigurationException that names the option, its value and the remedy
      */
     void check() {
+        model();
         if (!dtype.equals(AUTO)) {
             try {
                 DataType.of(dtype);

@@ -138,10 +138,7 @@ final class ModelStore {
                                         .isPresent())
                         .findFirst()
                         .map(found -> new ModelFiles(
-                                        listing,
-                                        found.model()
-                                                .tag()
-                                                .map(tag -> found.files().getFirst()))
+                                        listing, found.model().tag().isPresent() ? found.files() : List.of())
                                 .model(hub.snapshot(listing))));
     }
 
@@ -154,15 +151,15 @@ final class ModelStore {
         return untilInterrupted(() -> {
             HubListing listing = hub.list(model);
             ModelFiles files = ModelFiles.choose(listing);
-            Optional<HubFile> gguf = files.gguf();
-            if (check && gguf.isPresent() && cached(hub, model).isEmpty()) {
-                ModelCheck.gguf(hub, listing, gguf.get());
+            boolean gguf = !files.gguf().isEmpty();
+            if (check && gguf && cached(hub, model).isEmpty()) {
+                ModelCheck.gguf(hub, listing, files.gguf());
             }
             Path snapshot = hub.fetchFirst(listing, files.description());
-            if (check && gguf.isEmpty()) {
+            if (check && !gguf) {
                 ModelCheck.directory(model.toString(), snapshot);
             }
-            if (weights || gguf.isPresent()) {
+            if (weights || gguf) {
                 hub.fetch(listing, files.weights(snapshot));
             }
             return files.model(snapshot);
@@ -211,7 +208,8 @@ final class ModelStore {
     }
 
     /**
-     * Deletes a model: the GGUF file of a tag, the files of a revision, or all revisions where none is named.
+     * Deletes a model: the GGUF file of a tag with all its parts, the files of a revision, or all revisions where none
+     * is named.
      *
      * @return bytes that became free
      * @throws FetchException when the model is not in a cache

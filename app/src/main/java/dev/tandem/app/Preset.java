@@ -82,8 +82,8 @@ enum Preset {
 
     /** Sets all options of the preset that the user has not set. */
     void apply(ModelOptions options) {
-        if (options.model.isEmpty()) {
-            options.model = Optional.of(
+        if (options.model().isEmpty()) {
+            options.use(
                     ModelConfigurations.directory(model, CudaBackend.cache()).toString());
             options.loadFormat = LoadFormat.DUMMY;
         }

@@ -82,9 +82,8 @@ final class SimulationOptions {
                         + " --num-gpu-blocks-override, --kv-cache-memory, a --preset that has it, or --hardware"));
         boolean hybrid = options.strategy.chosen().offloads();
         int maxBatchTokens = options.budget().maxBatchTokens();
-        // gpu-only has a host pool in serve too; only a prefix cache makes a difference there worth a simulation
-        boolean hosts = hybrid || options.memory.prefixCaching.orElse(false);
-        long hostBytes = hosts ? options.memory.hostKv.map(ByteSize::bytes).orElse(0L) : 0;
+        // preempted KV goes there, and gpu-only computes a prompt again where there is none
+        long hostBytes = options.memory.hostKv.map(ByteSize::bytes).orElse(hybrid ? 0L : CpuBackend.MAX_DEFAULT_KV);
         int hostBlocks = (int) (hostBytes / (shape.kvBytesPerToken() * BlockFormat.TOKENS));
         CostModel cost = new CostModel(profile);
         int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);

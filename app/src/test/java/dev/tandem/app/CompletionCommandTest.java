@@ -34,6 +34,7 @@ class CompletionCommandTest {
     @Test
     void bashCompletesCommandsAndOptions() throws IOException, InterruptedException {
         assertThat(complete("gen")).isEqualTo("generate\n");
+        assertThat(complete("generate", "--mod")).isEqualTo("--model\n");
         assertThat(complete("config", "ch")).isEqualTo("check\n");
         assertThat(complete("serve", "--max-num-s")).isEqualTo("--max-num-seqs\n");
     }

@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import tools.jackson.databind.JsonNode;
@@ -144,5 +145,20 @@ class DescribedSimulationTest {
 
         assertThat(own.path("output_tokens_per_second")).isEqualTo(given.path("output_tokens_per_second"));
         assertThat(own.path("machine")).isEqualTo(given.path("machine"));
+    }
+
+    /** As in serve: without a host tier, two requests in a small pool compute prompts again that others preempted. */
+    @Test
+    void gpuOnlyKeepsPreemptedKvOnTheHost() {
+        String[] run = {"--preset", "h200-2req", "--workload", "osc", "--strategy", "gpu-only"};
+        JsonNode swaps = simulate(run).json();
+        String[] without =
+                Stream.concat(Stream.of(run), Stream.of("--host-kv", "1kB")).toArray(String[]::new);
+        JsonNode computesAgain = simulate(without).json();
+
+        assertThat(swaps.path("computed_prefill_tokens").intValue())
+                .isLessThan(computesAgain.path("computed_prefill_tokens").intValue());
+        assertThat(swaps.path("p99_tpot_ms").doubleValue())
+                .isLessThan(computesAgain.path("p99_tpot_ms").doubleValue());
     }
 }

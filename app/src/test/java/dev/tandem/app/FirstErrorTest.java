@@ -72,6 +72,10 @@ class FirstErrorTest {
                 new Case("serve --prot 80", "--prot", "see tandem serve --help"),
                 new Case("bench latency --nonsense", "--nonsense", "see tandem bench latency --help"),
                 new Case("generate", "--prompt", "see tandem generate --help"),
+                new Case(
+                        "generate DIR/dummy --model DIR/other-family -p w5",
+                        "--model DIR/other-family and MODEL DIR/dummy are two models",
+                        "leave one out"),
                 new Case(dummy + "--device cpu --port abc", "--port", "abc", "see tandem serve --help"),
                 new Case(dummy + "--device cpu --port -1", "--port -1", "[0, 65535]"),
                 new Case(dummy + "--device cpu --port 65536", "--port 65536", "[0, 65535]"),

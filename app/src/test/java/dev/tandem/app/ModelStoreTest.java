@@ -7,10 +7,13 @@ import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.fetch.FetchException;
 import dev.tandem.fetch.Progress;
 import dev.tandem.fetch.WheelModel;
+import dev.tandem.model.Checkpoint;
 import dev.tandem.testkit.FakeHub;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -30,6 +33,8 @@ import org.junit.jupiter.api.io.TempDir;
 class ModelStoreTest {
     private static final String DIRECTORY = "some-org/Small";
     private static final String GGUF = "some-org/Small-GGUF";
+    private static final String PART_1 = "model-Q4_1-00001-of-00002.gguf";
+    private static final String PART_2 = "model-Q4_1-00002-of-00002.gguf";
     private static Path smollm2;
 
     @TempDir
@@ -171,6 +176,89 @@ class ModelStoreTest {
                 .hasMessageContaining("tandem list");
         assertThat(store().remove(ModelReference.parse(GGUF + ":Q4_1"))).isEqualTo(Files.size(smollm2));
         assertThat(store().present()).isEmpty();
+    }
+
+    private static void writeEntry(ByteArrayOutputStream out, String key, int value) {
+        ByteBuffer entry = ByteBuffer.allocate(8 + key.length() + 4 + 4).order(ByteOrder.LITTLE_ENDIAN);
+        entry.putLong(key.length()).put(key.getBytes(StandardCharsets.UTF_8));
+        out.writeBytes(entry.putInt(4).putInt(value).array()); // 4: an unsigned integer of 32 bits
+    }
+
+    /** A part of two, with the entries and the tensors that are given as bytes. */
+    private static byte[] part(int number, int tensors, int allTensors, int entries, byte[] metadata, byte[] data) {
+        ByteArrayOutputStream out = new ByteArrayOutputStream();
+        ByteBuffer head = ByteBuffer.allocate(24).order(ByteOrder.LITTLE_ENDIAN);
+        out.writeBytes(head.put("GGUF".getBytes(StandardCharsets.UTF_8))
+                .putInt(3)
+                .putLong(tensors)
+                .putLong(entries + 3)
+                .array());
+        writeEntry(out, "split.no", number);
+        writeEntry(out, "split.count", 2);
+        writeEntry(out, "split.tensors.count", allTensors);
+        out.writeBytes(metadata);
+        out.writeBytes(data);
+        return out.toByteArray();
+    }
+
+    /** Adds the default model in two parts to the hub: one with all metadata, one with all tensors. */
+    private void addParts() throws IOException {
+        byte[] whole = Files.readAllBytes(smollm2);
+        ByteBuffer head = ByteBuffer.wrap(whole).order(ByteOrder.LITTLE_ENDIAN);
+        int tensors = (int) head.getLong(8);
+        int entries = (int) head.getLong(16);
+        String embeddings = "token_embd.weight"; // with its length in front it begins the descriptions of the tensors
+        int descriptions = new String(whole, 0, 8 << 20, StandardCharsets.ISO_8859_1)
+                .indexOf((char) embeddings.length() + "\0\0\0\0\0\0\0" + embeddings);
+        int end = (int) GgufHead.measure(whole).orElseThrow().bytes();
+        byte[] metadata = Arrays.copyOfRange(whole, 24, descriptions);
+        ByteArrayOutputStream second = new ByteArrayOutputStream();
+        second.writeBytes(part(1, tensors, tensors, 0, new byte[0], Arrays.copyOfRange(whole, descriptions, end)));
+        second.writeBytes(new byte[Math.floorMod(-second.size(), 32)]);
+        second.writeBytes(Arrays.copyOfRange(whole, end + Math.floorMod(-end, 32), whole.length));
+        hub.addLarge(GGUF, PART_1, part(0, 0, tensors, entries, metadata, new byte[0]))
+                .addLarge(GGUF, PART_2, second.toByteArray());
+    }
+
+    @Test
+    void aGgufFileInPartsIsOneModel() throws IOException {
+        addParts();
+        Path first = pull(GGUF + ":q4_1");
+        assertThat(first.getFileName()).hasToString(PART_1);
+        Path second = first.resolveSibling(PART_2);
+        try (Checkpoint parts = Checkpoint.open(first, Checkpoint.LoadFormat.AUTO, 0);
+                Checkpoint whole = Checkpoint.open(smollm2, Checkpoint.LoadFormat.AUTO, 0)) {
+            assertThat(parts.spec()).isEqualTo(whole.spec());
+            String norm = "model.norm.weight";
+            assertThat(parts.weights().vector(norm, 576))
+                    .isEqualTo(whole.weights().vector(norm, 576));
+        }
+        long bytes = Files.size(first) + Files.size(second);
+        assertThat(store().present()).containsExactly(new ModelStore.Present(GGUF + ":Q4_1", bytes, first.getParent()));
+        assertThat(open(GGUF, "HF_HUB_OFFLINE", "1")).isEqualTo(first);
+        assertThat(store().remove(ModelReference.parse(GGUF + ":Q4_1"))).isEqualTo(bytes);
+        assertThat(store().present()).isEmpty();
+    }
+
+    @Test
+    void onlyThePartsThatAreMissingAreFetched() throws IOException {
+        addParts();
+        Path first = pull(GGUF);
+        Files.delete(first.toRealPath());
+        assertThatThrownBy(() -> open(GGUF, "HF_HUB_OFFLINE", "1"))
+                .isInstanceOf(FetchException.class)
+                .hasMessageContaining("does not have all of " + GGUF);
+        long before = hub.servedBytes();
+        assertThat(open(GGUF)).isEqualTo(first);
+        assertThat(hub.servedBytes() - before).isLessThan(2 * Files.size(first) + (2 << 20));
+    }
+
+    @Test
+    void aGgufFileInPartsIsCheckedByTheMetadataOfAll() throws IOException {
+        addParts();
+        hub.addNoise(GGUF, PART_2, 3 << 20, 1);
+        assertRefusedBeforeTheWeights(GGUF, GGUF + " cannot be served", PART_2 + " is not a GGUF file");
+        assertThat(home.resolve("hf")).doesNotExist();
     }
 
     @Test

@@ -6,10 +6,12 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.tandem.app.config.Secret;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.server.openai.CacheSaltFrom;
+import dev.tandem.text.answer.ToolCallFormat;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Locale;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -51,6 +53,15 @@ class ServerOptionsTest {
 
     private static CommandLine parser(ServerOptions options) {
         return new CommandLine(options).setCaseInsensitiveEnumValuesAllowed(true);
+    }
+
+    @Test
+    void theSpellingsOfTheHelpNameFormatsOfCalls() {
+        for (ToolCallFormat format : ToolCallFormat.values()) {
+            ServerOptions options = new ServerOptions();
+            parser(options).parseArgs("--tool-call-parser", format.name().toLowerCase(Locale.ROOT));
+            assertThat(options.toolCallParser).contains(format);
+        }
     }
 
     @Test

@@ -13,7 +13,7 @@ class TextPartStartTest {
     private static String said(String family) {
         ByteArrayOutputStream said = new ByteArrayOutputStream();
         ModelOptions options = new ModelOptions();
-        options.model = Optional.of("../cpu/src/test/resources/families/" + family);
+        options.use("../cpu/src/test/resources/families/" + family);
         options.gpu.device = "cpu";
         options.memory.hostKv = Optional.of(new ByteSize(1 << 20));
         EngineAssembly.backend(options, new StartLog(new PrintStream(said, true, StandardCharsets.UTF_8), false))

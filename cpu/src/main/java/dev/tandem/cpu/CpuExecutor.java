@@ -56,7 +56,7 @@ public final class CpuExecutor implements Executor {
     private final Arena arena = Arena.ofShared();
     private final Checkpoint checkpoint;
     private final WorkerPool workers;
-    private final LlamaForward forward;
+    private final DecoderForward forward;
     private final long weightBytes;
     private final KvStores stores;
     private final Activations[] activations = new Activations[2];
@@ -105,9 +105,9 @@ public final class CpuExecutor implements Executor {
                     .build();
             this.stores = new KvStores(
                     store(KvTier.GPU, config, options.kvType()), store(KvTier.HOST, config, options.kvType()));
-            LlamaWeights weights = loadWeights(checkpoint.spec(), options.weightType());
+            DecoderWeights weights = loadWeights(checkpoint.spec(), options.weightType());
             this.weightBytes = weights.bytes();
-            this.forward = new LlamaForward(
+            this.forward = new DecoderForward(
                     checkpoint.spec(),
                     weights,
                     stores,
@@ -127,12 +127,12 @@ public final class CpuExecutor implements Executor {
         }
     }
 
-    private LlamaWeights loadWeights(ModelSpec spec, DataType type) {
+    private DecoderWeights loadWeights(ModelSpec spec, DataType type) {
         workers.beginStep();
         try {
             MatrixPacker packer =
                     new MatrixPacker(arena, (count, body) -> workers.run(count, (index, worker) -> body.accept(index)));
-            return LlamaWeights.load(spec, checkpoint.weights(), type, packer);
+            return DecoderWeights.load(spec, checkpoint.weights(), type, packer);
         } finally {
             workers.endStep();
         }

@@ -24,7 +24,7 @@ import java.util.Map;
  * <p>Owned by: engine thread.
  */
 final class InFlightTokens {
-    private final LlamaForward forward;
+    private final DecoderForward forward;
     private final Readiness readiness;
     private final StepClock clock;
     /** By sequence: tokens that wait at a layer, in the order in which their attention was issued. */
@@ -34,7 +34,7 @@ final class InFlightTokens {
 
     private List<LayerProgress> trace = new ArrayList<>();
 
-    InFlightTokens(LlamaForward forward, Readiness readiness, StepClock clock) {
+    InFlightTokens(DecoderForward forward, Readiness readiness, StepClock clock) {
         this.forward = forward;
         this.readiness = readiness;
         this.clock = clock;

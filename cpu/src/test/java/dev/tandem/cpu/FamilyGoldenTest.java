@@ -5,7 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.cpu.TestModels.Golden;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.schedule.Budget;
-import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.SubBatch;
@@ -80,17 +80,26 @@ class FamilyGoldenTest {
         }
     }
 
+    static Stream<Arguments> familiesAndPlacements() {
+        return TestModels.FAMILIES.stream()
+                .flatMap(family -> Placements.NAMES.stream().map(placement -> Arguments.of(family, placement)));
+    }
+
+    /** Three equal requests, so that they can be in different tiers and sub-batches. */
     @ParameterizedTest
-    @MethodSource("families")
-    void greedyTokensMatchTransformersInFp32(String family) {
+    @MethodSource("familiesAndPlacements")
+    void greedyTokensMatchTransformersInFp32(String family, String placement) {
         Golden golden = Golden.of(TestModels.directory(family));
         Budget budget = new Budget(64, 4, 16);
-        try (EngineHarness engine = EngineHarness.gpuOnly(
-                TestModels.executor(family, DataType.FLOAT32, 16, 16, 2), budget, Preemption.SWAP)) {
-            engine.submit("r", golden.prompt(), EngineHarness.greedy(golden.greedy().length));
+        try (EngineHarness engine = new EngineHarness(
+                TestModels.executor(family, DataType.FLOAT32, 16, 24, 2),
+                PolicyScheduler.of(Placements.policy(placement, budget)),
+                budget)) {
+            List<String> requests = List.of("a", "b", "c");
+            requests.forEach(id -> engine.submit(id, golden.prompt(), EngineHarness.greedy(golden.greedy().length)));
             engine.run();
-            assertThat(engine.tokens("r"))
-                    .isEqualTo(Arrays.stream(golden.greedy()).boxed().toList());
+            List<Integer> expected = Arrays.stream(golden.greedy()).boxed().toList();
+            requests.forEach(id -> assertThat(engine.tokens(id)).as(id).isEqualTo(expected));
         }
     }
 }

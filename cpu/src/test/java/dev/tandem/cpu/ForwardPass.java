@@ -26,7 +26,7 @@ final class ForwardPass implements AutoCloseable {
     private final Checkpoint checkpoint;
     private final WorkerPool workers;
     private final Arena arena = Arena.ofShared();
-    private final LlamaForward forward;
+    private final DecoderForward forward;
     private final Activations activations;
 
     /** A pass with exact activations. */
@@ -42,10 +42,11 @@ final class ForwardPass implements AutoCloseable {
         KvStores stores = new KvStores(store(KvTier.GPU, blocks, type), store(KvTier.HOST, blocks, type));
         MatrixPacker packer = new MatrixPacker(
                 arena, (count, body) -> IntStream.range(0, count).forEach(body));
-        LlamaWeights weights = LlamaWeights.load(checkpoint.spec(), checkpoint.weights(), type, packer);
+        DecoderWeights weights = DecoderWeights.load(checkpoint.spec(), checkpoint.weights(), type, packer);
         // blocks have the KV of all layers
         KvLayout layout = KvLayout.of(KvWindow.NONE);
-        this.forward = new LlamaForward(checkpoint.spec(), weights, stores, layout, workers, threads, precision, arena);
+        this.forward =
+                new DecoderForward(checkpoint.spec(), weights, stores, layout, workers, threads, precision, arena);
         this.activations = new Activations(checkpoint.spec());
     }
 

@@ -7,10 +7,6 @@ import dev.tandem.cpu.simd.ActivationPrecision;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
-import dev.tandem.engine.schedule.Preemption;
-import dev.tandem.engine.strategy.GpuOnly;
-import dev.tandem.engine.strategy.TestProfile;
-import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.model.config.DataType;
@@ -25,15 +21,16 @@ import java.util.Map;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.MethodSource;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
 /**
- * Real models against transformers on the same GGUF file, on three placements: 32 greedy tokens of four prompts of
- * Qwen2.5-Coder-0.5B-Instruct ({@code tools/make_goldens.py real}), and of a prompt longer than the window of Gemma 3
- * 270M ({@code tools/make_goldens.py long}). The properties {@code tandem.coder.model} and {@code tandem.gemma.model}
- * name the files, which {@code tandem pull qwen2.5-coder:0.5b} and {@code tandem pull gemma3:270m} download.
+ * Real models against transformers on the same GGUF file, on every placement: 32 greedy tokens of four prompts of
+ * Qwen2.5-Coder-0.5B-Instruct and 1.5B ({@code tools/make_goldens.py real}), and of a prompt longer than the window of
+ * Gemma 3 270M ({@code tools/make_goldens.py long}). The properties {@code tandem.coder.model},
+ * {@code tandem.coder.large.model} and {@code tandem.gemma.model} name the files, which {@code tandem pull} downloads
+ * as {@code qwen2.5-coder:0.5b}, {@code qwen2.5-coder:1.5b} and {@code gemma3:270m}.
  *
  * <p>The files are large, so the tests are excluded by default.
  */
@@ -70,27 +67,35 @@ class RealModelGoldenTest {
         return list.valueStream().mapToInt(JsonNode::asInt).toArray();
     }
 
-    @ParameterizedTest
-    @ValueSource(strings = {"gpu-only", "simple-offload", "async-overlap"})
-    void greedyTokensMatchTransformers(String strategy) {
-        check(strategy, file("tandem.coder.model"), "qwen2.5-coder-0.5b", 16);
+    static Stream<String> placements() {
+        return Placements.NAMES.stream();
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"gpu-only", "simple-offload", "async-overlap"})
-    void greedyTokensMatchTransformersBeyondTheWindow(String strategy) {
-        check(strategy, file("tandem.gemma.model"), "gemma3-270m", 80);
+    @MethodSource("placements")
+    void greedyTokensMatchTransformers(String placement) {
+        check(placement, file("tandem.coder.model"), "qwen2.5-coder-0.5b", 16);
     }
 
-    private static void check(String strategy, Path file, String folder, int gpuBlocks) {
+    @ParameterizedTest
+    @MethodSource("placements")
+    void greedyTokensOfTheLargerMatchTransformers(String placement) {
+        check(placement, file("tandem.coder.large.model"), "qwen2.5-coder-1.5b", 16);
+    }
+
+    @ParameterizedTest
+    @MethodSource("placements")
+    void greedyTokensMatchTransformersBeyondTheWindow(String placement) {
+        check(placement, file("tandem.gemma.model"), "gemma3-270m", 80);
+    }
+
+    private static void check(String placement, Path file, String folder, int gpuBlocks) {
         CpuOptions options = new CpuOptions(
                 2, 2, false, DataType.FLOAT32, ActivationPrecision.EXACT, DataType.FLOAT32, gpuBlocks, 100, 256);
-        PolicyScheduler scheduler = PolicyScheduler.of(
-                strategy.equals("gpu-only")
-                        ? new GpuOnly(BUDGET, Preemption.SWAP)
-                        : Strategy.of(strategy).policy(Strategy.Options.of(BUDGET), TestProfile.withCpu(100)));
         try (EngineHarness engine = new EngineHarness(
-                new CpuExecutor(Checkpoint.open(file, LoadFormat.AUTO, 0), options), scheduler, BUDGET)) {
+                new CpuExecutor(Checkpoint.open(file, LoadFormat.AUTO, 0), options),
+                PolicyScheduler.of(Placements.policy(placement, BUDGET)),
+                BUDGET)) {
             Map<String, Prompt> prompts = prompts(folder);
             prompts.forEach((message, prompt) -> engine.submit(message, prompt.tokens(), EngineHarness.greedy(32)));
             engine.run();

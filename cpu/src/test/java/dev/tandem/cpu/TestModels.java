@@ -15,6 +15,7 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Optional;
 import java.util.stream.Stream;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
@@ -22,8 +23,17 @@ import tools.jackson.databind.ObjectMapper;
 /** The small models that tools/make_goldens.py makes, with the answers of transformers. */
 final class TestModels {
     /** Families that have GGUF files, too. */
-    static final List<String> GGUF =
-            List.of("qwen25", "qwen3small", "phi3", "phi4mini", "olmo2", "smollm3", "mistralwindow", "olmo3", "gemma3");
+    static final List<String> GGUF = List.of(
+            "qwen25",
+            "qwen3small",
+            "phi3",
+            "phi4mini",
+            "phi4long",
+            "olmo2",
+            "smollm3",
+            "mistralwindow",
+            "olmo3",
+            "gemma3");
 
     static final List<String> FAMILIES = Stream.concat(
                     Stream.of("llama2", "llama31", "llama32", "mistral", "qwen2", "qwen3", "gemma3vision", "olmo3wide"),
@@ -37,11 +47,16 @@ final class TestModels {
     }
 
     static Checkpoint open(String family) {
-        return Checkpoint.open(directory(family), LoadFormat.AUTO, 0);
+        return Checkpoint.open(directory(family), LoadFormat.AUTO, 0, maxModelLen(family));
     }
 
     static Checkpoint openGguf(String family) {
-        return Checkpoint.open(directory(family).resolve("model.gguf"), LoadFormat.AUTO, 0);
+        return Checkpoint.open(directory(family).resolve("model.gguf"), LoadFormat.AUTO, 0, maxModelLen(family));
+    }
+
+    /** The long factors of LongRoPE serve contexts beyond the original one of 32 tokens. */
+    private static Optional<Integer> maxModelLen(String family) {
+        return family.equals("phi4long") ? Optional.of(256) : Optional.empty();
     }
 
     static CpuExecutor executor(String family, DataType type, int gpuBlocks, int hostBlocks, int threads) {

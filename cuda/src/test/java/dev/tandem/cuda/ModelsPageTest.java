@@ -65,7 +65,8 @@ class ModelsPageTest {
                 GGUF files of Llama are compared by the default model, SmolLM2.
                 Safetensors may be fp32, fp16 or bf16.
                 GGUF files may be F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K, also split ones.
-                Models with LongRoPE use its short factors, and no more context than these are for.
+                Models with LongRoPE take the short factors.
+                Where `--max-model-len` exceeds the original context, they take the long ones.
                 Of models that also take images (`gemma3`), the text part is served.
                 A model that asks for another computation is refused by name before its weights are loaded.
                 """).toString();

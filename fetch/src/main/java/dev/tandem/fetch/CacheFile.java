@@ -24,4 +24,31 @@ public final class CacheFile {
             Files.deleteIfExists(part);
         }
     }
+
+    /**
+     * The error of a file that cannot be written, with the space that is left on its disk.
+     *
+     * @param variable of the environment that moves the cache
+     */
+    public static FetchException cannotWrite(Path file, String variable, IOException e) {
+        return new FetchException(
+                "cannot write " + file + ": "
+                        + (e.getMessage() == null ? e.getClass().getSimpleName() : e.getMessage()) + freeSpace(file)
+                        + "; free some space, or set " + variable + " to a directory elsewhere",
+                e);
+    }
+
+    private static String freeSpace(Path file) {
+        Path folder = file.toAbsolutePath().getParent();
+        while (folder != null && !Files.isDirectory(folder)) {
+            folder = folder.getParent();
+        }
+        try {
+            return folder == null
+                    ? ""
+                    : ", with " + Files.getFileStore(folder).getUsableSpace() + " bytes free on the disk";
+        } catch (IOException e) {
+            return ""; // a disk that cannot be asked is the error itself
+        }
+    }
 }

@@ -262,10 +262,7 @@ public final class WheelSource {
     }
 
     private static FetchException cannotWrite(Path file, IOException e) {
-        return new FetchException(
-                "cannot write " + file + ": " + describe(e)
-                        + "; free some space, or set TANDEM_CACHE to a directory elsewhere",
-                e);
+        return CacheFile.cannotWrite(file, "TANDEM_CACHE", e);
     }
 
     private SimpleIndex.Entry find(String project, String version) throws IOException, InterruptedException {

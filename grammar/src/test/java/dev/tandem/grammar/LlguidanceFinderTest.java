@@ -6,10 +6,13 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -29,14 +32,42 @@ class LlguidanceFinderTest {
         Path file = folder.resolve("library.so");
         LlguidanceFinder finder = finder(file);
         assertThat(finder.find()).isEqualTo(new LlguidanceFinder.BeingBuilt());
-        try (InputStream library = LlguidanceFinder.class.getResourceAsStream("/native/libtandem-grammar.so")) {
-            assumeTrue(library != null, "the build has no llguidance");
-            Files.copy(library, file);
-        }
+        copyOfTheBuild(file);
         LlguidanceFinder.Result found = finder.find();
         assertThat(found).isInstanceOf(LlguidanceFinder.Found.class);
         Files.delete(file);
         assertThat(finder.find()).isSameAs(found);
+    }
+
+    /** So that it loads wherever the JVM runs: the C library, its loader, and the compiler's unwinder. */
+    @Test
+    void theLibraryNeedsNoOtherLibraries() throws IOException, InterruptedException {
+        Path file = folder.resolve("library.so");
+        copyOfTheBuild(file);
+        Process readelf;
+        try {
+            readelf = new ProcessBuilder("readelf", "-d", file.toString()).start();
+        } catch (IOException e) {
+            assumeTrue(false, "there is no readelf: " + e.getMessage());
+            return;
+        }
+        String dynamic = new String(readelf.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        assertThat(readelf.waitFor()).isZero();
+        List<String> needed = Pattern.compile("\\(NEEDED\\).*\\[(.*)]")
+                .matcher(dynamic)
+                .results()
+                .map(match -> match.group(1))
+                .toList();
+        assertThat(needed)
+                .contains("libc.so.6")
+                .allMatch(name -> name.matches("libc\\.so\\.6|libgcc_s\\.so\\.1|ld-linux.*"));
+    }
+
+    private static void copyOfTheBuild(Path file) throws IOException {
+        try (InputStream library = LlguidanceFinder.class.getResourceAsStream("/native/libtandem-grammar.so")) {
+            assumeTrue(library != null, "the build has no llguidance");
+            Files.copy(library, file);
+        }
     }
 
     /** The builder may have written it between the two questions. */

@@ -18,6 +18,7 @@ import dev.tandem.model.weights.WatchedWeights;
 import dev.tandem.model.weights.Weights;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Optional;
 
 /** A model on disk: configuration, weights, tokenizer and sampling defaults. Closing it unmaps the weights. */
 public record Checkpoint(
@@ -46,13 +47,23 @@ public record Checkpoint(
     }
 
     /**
-     * Opens a {@code .gguf} file or a Hugging Face directory.
+     * Opens a {@code .gguf} file or a Hugging Face directory, for the context that the model has by default.
      *
      * @throws ModelException when something is missing or wrong; the message names it
      */
     public static Checkpoint open(Path path, LoadFormat format, long seed) {
+        return open(path, format, seed, Optional.empty());
+    }
+
+    /**
+     * Opens a {@code .gguf} file or a Hugging Face directory.
+     *
+     * @param maxModelLen max tokens of a sequence, where the user asks for them; models with LongRoPE rotate by it
+     * @throws ModelException when something is missing or wrong; the message names it
+     */
+    public static Checkpoint open(Path path, LoadFormat format, long seed, Optional<Integer> maxModelLen) {
         if (Files.isDirectory(path)) {
-            ModelSpec spec = HuggingFaceConfig.read(path);
+            ModelSpec spec = HuggingFaceConfig.read(path, maxModelLen);
             Weights weights = format == LoadFormat.DUMMY ? new DummyWeights(spec, seed) : safetensors(path, spec);
             return new Checkpoint(
                     name(path),
@@ -65,13 +76,13 @@ public record Checkpoint(
             throw new ModelException(
                     "model " + path + " does not exist; give a .gguf file or a directory with config.json");
         }
-        return openGguf(path, format, seed);
+        return openGguf(path, format, seed, maxModelLen);
     }
 
-    private static Checkpoint openGguf(Path path, LoadFormat format, long seed) {
+    private static Checkpoint openGguf(Path path, LoadFormat format, long seed, Optional<Integer> maxModelLen) {
         GgufFile file = GgufFile.open(path);
         try {
-            ModelSpec spec = GgufConfig.read(file);
+            ModelSpec spec = GgufConfig.read(file, maxModelLen);
             GgufVocabulary vocabulary = GgufVocabulary.read(file);
             Weights weights = named(new GgufWeights(file), NameTable.gguf(spec.family()), spec);
             if (format == LoadFormat.DUMMY) {

@@ -16,6 +16,7 @@ import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Optional;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -34,7 +35,7 @@ class TextPartTest {
                   "num_hidden_layers": 34, "sliding_window": 1024,
                   "rope_scaling": {"factor": 8.0, "rope_type": "linear"}},
                  "vision_config": {"hidden_size": 1152, "model_type": "siglip_vision_model"}}""");
-        ModelSpec spec = HuggingFaceConfig.read(folder);
+        ModelSpec spec = HuggingFaceConfig.read(folder, Optional.empty());
         assertThat(spec.family()).isEqualTo("gemma3_text");
         assertThat(spec.config().heads()).isEqualTo(8);
         assertThat(spec.config().kvHeads()).isEqualTo(4);

@@ -137,6 +137,8 @@ class ApiFieldsTest {
                 "\"tool_choice\": \"required\" | tool_choice | send tools",
                 "\"reasoning_effort\": \"high\" | reasoning_effort | cannot change it",
                 "\"top_logprobs\": 3 | top_logprobs | needs logprobs",
+                "\"logit_bias\": {\"1\": 100, \"2\": -100.5} | logit_bias | token 2 is -100.5; it must lie in [-100.0, "
+                        + "100.0]",
                 "\"stream_options\": {\"include_usage\": true} | stream_options | needs stream",
                 "\"stream\": true, \"stream_options\": {\"x\": 1} | stream_options.x | is not supported",
                 "\"stream\": true, \"stream_options\": {\"include_usage\": 1} | stream_options.include_usage | true "

@@ -36,6 +36,10 @@ class ClientsTest {
         if (prompt.contains("Say hello")) {
             return "Hello.";
         }
+        if (prompt.contains("json_tool_call")) { // so LiteLLM asks for JSON over Anthropic's API
+            return "<tool_call>\n{\"name\": \"json_tool_call\", \"arguments\": {\"city\": \"Bern\", \"degrees\": 21}}\n"
+                    + "</tool_call>";
+        }
         return prompt.contains("as JSON")
                 ? "{\"city\": \"Bern\", \"degrees\": 21}"
                 : "<think>\nLook it up.\n</think>\n\n<tool_call>\n{\"name\": \"weather\", \"arguments\": "
@@ -87,6 +91,7 @@ class ClientsTest {
             Process process =
                     new ProcessBuilder(whole).redirectErrorStream(true).start();
             String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+            System.out.println(output); // the cases, for docs/results/clients.jsonl
             assertThat(process.waitFor()).as(output).isZero();
             assertThat(output).endsWith("all fine\n");
         }

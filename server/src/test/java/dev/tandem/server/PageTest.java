@@ -126,6 +126,28 @@ class PageTest {
         }
     }
 
+    /** The opener policy costs a new browser a second process, which is wasted where there is no opener. */
+    @Test
+    void onlyAPageThatAPersonHasOpenedHasNoOpenerPolicy() throws IOException {
+        String policy = "cross-origin-opener-policy";
+        try (RunningServer server = new RunningServer()) {
+            RawClient.Answer typed = send(server, "GET", "/", "Sec-Fetch-Site: none");
+            assertThat(typed.headers()).doesNotContainKey(policy).containsEntry("vary", "Sec-Fetch-Site");
+            for (String site : List.of("cross-site", "same-site", "same-origin", "None", "")) {
+                assertThat(send(server, "GET", "/", "Sec-Fetch-Site: " + site).headers())
+                        .as(site)
+                        .containsEntry(policy, "same-origin");
+            }
+            RawClient.Answer old = send(server, "GET", "/");
+            assertThat(old.headers()).containsEntry(policy, "same-origin");
+            // a browser that has kept the document of a person takes the policy from the answer to its question
+            String tag = typed.headers().get("etag");
+            RawClient.Answer known = send(server, "GET", "/", "Sec-Fetch-Site: cross-site", "If-None-Match: " + tag);
+            assertThat(known.status()).isEqualTo(304);
+            assertThat(known.headers()).containsEntry(policy, "same-origin");
+        }
+    }
+
     @ParameterizedTest
     @ValueSource(strings = {"/ui/", "/ui/app.js", "/ui/0123456789abcdef/app.js", "/ui/../version.properties"})
     void otherFilesAreNotServed(String path) throws IOException {

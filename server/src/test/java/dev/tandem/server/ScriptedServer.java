@@ -16,6 +16,7 @@ import dev.tandem.server.openai.CacheSaltFrom;
 import dev.tandem.server.openai.ServedModel;
 import dev.tandem.server.page.Page;
 import dev.tandem.text.ChatTemplate;
+import dev.tandem.text.answer.ToolCallFormat;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
@@ -40,6 +41,11 @@ public final class ScriptedServer implements AutoCloseable {
     }
 
     ScriptedServer(String template, UnaryOperator<String> script, ApiKeys keys) {
+        this(template, script, keys, Optional.empty());
+    }
+
+    /** @param calls how the model writes tool calls; empty for what the template shows */
+    ScriptedServer(String template, UnaryOperator<String> script, ApiKeys keys, Optional<ToolCallFormat> calls) {
         scripted = new ScriptedModel(script);
         Budget budget = new Budget(256, 8, 256);
         ServerMetrics metrics = new ServerMetrics("scripted");
@@ -59,7 +65,7 @@ public final class ScriptedServer implements AutoCloseable {
                 Optional.empty(),
                 Optional.of(Page.load()),
                 AccessLog.OFF);
-        model = new ServedModel(
+        ServedModel shown = new ServedModel(
                 "scripted",
                 engine,
                 scripted,
@@ -67,6 +73,7 @@ public final class ScriptedServer implements AutoCloseable {
                 ServedModel.SamplingDefaults.NEUTRAL,
                 grammars,
                 CacheSaltFrom.NONE);
+        model = calls.map(shown::withCalls).orElse(shown);
         server.serve(keys, model, new DecisionLog(16), metrics, history, Optional.empty());
     }
 

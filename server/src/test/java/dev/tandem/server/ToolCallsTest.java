@@ -2,9 +2,12 @@ package dev.tandem.server;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.server.openai.ApiKeys;
+import dev.tandem.text.answer.ToolCallFormat;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
@@ -519,6 +522,27 @@ class ToolCallsTest {
                     TOOLS + ", \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"nothing\"}}");
             assertThat(answer.status()).isEqualTo(400);
             assertThat(answer.parameter()).isEqualTo("tool_choice.function.name");
+        }
+    }
+
+    /** What {@code --tool-call-parser} does. */
+    @Test
+    void aGivenFormatReplacesThatOfTheTemplate() throws IOException {
+        String answer = "[TOOL_CALLS]time{\"zone\": \"CET\"}";
+        try (ScriptedServer server = hermes(answer)) {
+            JsonNode message = server.choice(TOOLS).path("message");
+            assertThat(message.path("content").asString()).isEqualTo("time{\"zone\": \"CET\"}");
+            assertThat(message.has("tool_calls")).isFalse();
+        }
+        Optional<ToolCallFormat> mistral = Optional.of(ToolCallFormat.MISTRAL);
+        for (String template : List.of(HERMES, BODY)) {
+            try (ScriptedServer server = new ScriptedServer(template, prompt -> answer, ApiKeys.NONE, mistral)) {
+                JsonNode choice = server.choice(TOOLS);
+                assertThat(choice.path("finish_reason").asString()).isEqualTo("tool_calls");
+                JsonNode call = choice.at("/message/tool_calls/0");
+                assertThat(name(call)).isEqualTo("time");
+                assertThat(call.at("/function/arguments").asString()).isEqualTo("{\"zone\": \"CET\"}");
+            }
         }
     }
 

@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import picocli.CommandLine;
 import picocli.CommandLine.Model.ArgSpec;
 import picocli.CommandLine.Model.OptionSpec;
@@ -37,10 +38,22 @@ public record Configuration(List<Setting> settings) {
 
     private static Setting setting(ArgSpec option, ParseResult parsed, OptionValues values) {
         String key = KnownOptions.key(option);
-        Setting found = matched(option, parsed)
-                ? new Setting(key, Optional.of(given(option)), new Source.CommandLine())
-                : values.find(option).orElseGet(() -> new Setting(key, byDefault(option), new Source.Default()));
+        Setting found = onCommandLine(option, parsed)
+                .map(given -> new Setting(key, Optional.of(given(given)), new Source.CommandLine()))
+                .or(() -> values.find(option))
+                .orElseGet(() -> new Setting(key, byDefault(option), new Source.Default()));
         return KnownOptions.isSecret(option) ? found.hidden() : found;
+    }
+
+    /** What the command line gives of an option: itself, or the one that says the same. */
+    private static Optional<ArgSpec> onCommandLine(ArgSpec option, ParseResult parsed) {
+        Stream<ArgSpec> repeating = option.command().options().stream()
+                .filter(KnownOptions::repeats)
+                .filter(other -> KnownOptions.key(other).equals(KnownOptions.key(option)))
+                .map(ArgSpec.class::cast);
+        return Stream.concat(Stream.of(option), repeating)
+                .filter(one -> matched(one, parsed))
+                .findFirst();
     }
 
     private static boolean matched(ArgSpec option, ParseResult parsed) {

@@ -31,7 +31,7 @@ public final class KnownOptions {
     public KnownOptions(CommandLine command) {
         this.command = command;
         for (ArgSpec option : command.getCommandSpec().args()) {
-            if (!key(option).equals(CONFIG) && !isHelp(option)) {
+            if (!key(option).equals(CONFIG) && !isHelp(option) && !repeats(option)) {
                 byKey.put(key(option), option);
             }
         }
@@ -39,6 +39,13 @@ public final class KnownOptions {
 
     private static boolean isHelp(ArgSpec option) {
         return option instanceof OptionSpec named && (named.usageHelp() || named.versionHelp());
+    }
+
+    /** Whether an option says the same as a positional parameter, which is the one that files and variables set. */
+    static boolean repeats(ArgSpec option) {
+        return option.isOption()
+                && option.command().positionalParameters().stream()
+                        .anyMatch(argument -> key(argument).equals(key(option)));
     }
 
     /** The key of an option: its long name without hyphens in front, or the name of a positional parameter. */

@@ -55,7 +55,10 @@ public final class OptionValues implements IDefaultValueProvider {
     /** Whether the environment and the file may set the option. */
     boolean covers(ArgSpec option) {
         OptionSpec config = option.command().findOption("--" + KnownOptions.CONFIG);
-        return config != null && option != config && known().has(KnownOptions.key(option));
+        return config != null
+                && option != config
+                && !KnownOptions.repeats(option)
+                && known().has(KnownOptions.key(option));
     }
 
     @Override

@@ -32,9 +32,9 @@ public final class RandomSpec {
         int kvHeads = random.nextInt(1, 4);
         int group = random.nextInt(1, 17);
         int heads = kvHeads * group;
-        QkNorm norm = QkNorm.values()[random.nextInt(QkNorm.values().length)];
-        NormPlacement norms = NormPlacement.values()[random.nextInt(NormPlacement.values().length)];
-        Activation activation = Activation.values()[random.nextInt(Activation.values().length)];
+        QkNorm norm = one(QkNorm.values(), random);
+        NormPlacement norms = one(NormPlacement.values(), random);
+        Activation activation = one(Activation.values(), random);
         double scale = LayerSpec.Attention.usualScale(random.nextBoolean() ? headDim : random.nextInt(8, 300));
         boolean bias = random.nextBoolean();
         int intermediate = random.nextInt(1, 200);
@@ -63,6 +63,10 @@ public final class RandomSpec {
                 layers,
                 DataType.BFLOAT16,
                 Set.of());
+    }
+
+    private static <T> T one(T[] of, SplittableRandom random) {
+        return of[random.nextInt(of.length)];
     }
 
     private static Rope.Rotary rotary(SplittableRandom random, int dims) {

@@ -3,6 +3,7 @@ package dev.tandem.cuda.kernels;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatCode;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.data.Percentage.withPercentage;
 
 import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.model.Checkpoint;
@@ -16,6 +17,7 @@ import dev.tandem.model.config.RopeFrequencies;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -24,8 +26,12 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** The kernels of a specification. What they cannot compute is refused by name before anything is loaded. */
 class ModelShapeSpecTest {
     private static ModelSpec spec(String family) {
-        try (Checkpoint checkpoint =
-                Checkpoint.open(Path.of("../cpu/src/test/resources/families", family), LoadFormat.AUTO, 0)) {
+        return spec(family, Optional.empty());
+    }
+
+    private static ModelSpec spec(String family, Optional<Integer> maxModelLen) {
+        Path directory = Path.of("../cpu/src/test/resources/families", family);
+        try (Checkpoint checkpoint = Checkpoint.open(directory, LoadFormat.AUTO, 0, maxModelLen)) {
             return checkpoint.spec();
         }
     }
@@ -128,6 +134,26 @@ class ModelShapeSpecTest {
         float factor = (float) magnitude;
         assertThat(Arrays.copyOfRange(variant.rotationTable(16), 8, 16))
                 .containsExactly(factor, factor, factor, factor, factor, factor, 1, 1);
+    }
+
+    /** Six of eight pairs rotate, at 10,000^(-i / 6) over the factor that the requested context chooses. */
+    @Test
+    void theTableHasLongRopesFactorsForTheRequestedContext() {
+        double magnitude = Math.sqrt(1 + Math.log(8) / Math.log(32));
+        for (boolean isLong : new boolean[] {false, true}) {
+            float[] table = DecoderVariant.of(spec("phi4long", Optional.of(isLong ? 33 : 32)))
+                    .rotationTable(16);
+            assertThat(table).hasSize(16);
+            for (int i = 0; i < 6; i++) {
+                double factor = isLong ? 1.5 + i : 1 + 0.05 * i;
+                assertThat(table[i])
+                        .as("frequency %d, long %s", i, isLong)
+                        .isCloseTo((float) (Math.pow(10_000, -i / 6.0) / factor), withPercentage(1e-4));
+                assertThat(table[8 + i]).isEqualTo((float) magnitude);
+            }
+            assertThat(Arrays.copyOfRange(table, 6, 8)).containsOnly(0);
+            assertThat(Arrays.copyOfRange(table, 14, 16)).containsOnly(1);
+        }
     }
 
     @Test

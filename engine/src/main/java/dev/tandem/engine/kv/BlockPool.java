@@ -235,6 +235,9 @@ public final class BlockPool {
     /** Says that the prefix of the node's blocks is in the tree no more. */
     void unregister(PrefixNode node) {
         for (int block : node.blocks) {
+            if (block == PrefixNode.ABSENT) {
+                continue;
+            }
             nodes[block] = null;
             if (references[block] == 0) {
                 uncache(block);

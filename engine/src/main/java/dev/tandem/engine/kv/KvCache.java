@@ -285,7 +285,7 @@ public final class KvCache implements KvCapacity {
             return NO_BLOCKS;
         }
         BlockTable.Found found = sequence.table().found(tier);
-        PrefixNode node = longestHit(prefixes, sequence, found.node, maxHit(sequence, tier));
+        PrefixNode node = complete(tier, longestHit(prefixes, sequence, found.node, maxHit(sequence, tier)));
         if (node != found.node || found.blocks.length != depth(node) * layout.groups()) {
             found.node = node;
             found.blocks = path(node);
@@ -316,6 +316,31 @@ public final class KvCache implements KvCapacity {
         while (next != null && next.depth < max) {
             next = tree.child(next, sequence);
             found = next == null ? found : next;
+        }
+        return found;
+    }
+
+    /**
+     * The last node up to {@code last} at which the cache has all blocks that a sequence then holds; null when there is
+     * none. Behind windows blocks may be absent.
+     */
+    private @Nullable PrefixNode complete(KvTier tier, @Nullable PrefixNode last) {
+        if (last == null || !last.lacksBlocks) {
+            return last;
+        }
+        PrefixNode[] path = new PrefixNode[last.depth];
+        for (PrefixNode node = last; node != null; node = node.previous()) {
+            path[node.depth - 1] = node;
+        }
+        int[] present = new int[kinds.length]; // index after the last absent block, by kind
+        PrefixNode found = null;
+        for (PrefixNode node : path) {
+            boolean all = true;
+            for (int i = 0; i < kinds.length; i++) {
+                present[i] = node.has(kinds[i].first()) ? present[i] : node.depth;
+                all &= present[i] <= firstHeld(tier, kinds[i], node.depth * blockTokens(tier));
+            }
+            found = all ? node : found;
         }
         return found;
     }
@@ -358,12 +383,16 @@ public final class KvCache implements KvCapacity {
             }
             // the prefix is hit again only while these are there too
             for (int i = Math.min(use.first()[group], use.shared()) - 1; i >= 0; i--) {
-                pool(use.tier()).touch(use.block(group, i));
+                if (use.block(group, i) != PrefixUse.ABSENT) {
+                    pool(use.tier()).touch(use.block(group, i));
+                }
             }
         }
         if (use.copies()) {
             for (int i = 0; i < use.sources(); i++) {
-                pool(use.tier().other()).share(use.other()[i], sequence.key());
+                if (use.other()[i] != PrefixUse.ABSENT) {
+                    pool(use.tier().other()).share(use.other()[i], sequence.key());
+                }
             }
         }
     }
@@ -371,7 +400,9 @@ public final class KvCache implements KvCapacity {
     /** Ends the references to blocks that were copied; what was copied stays in the cache. */
     public void endCopy(Sequence sequence, PrefixUse use) {
         for (int i = use.sources() - 1; i >= 0; i--) {
-            pool(use.tier().other()).give(use.other()[i], sequence.key());
+            if (use.other()[i] != PrefixUse.ABSENT) {
+                pool(use.tier().other()).give(use.other()[i], sequence.key());
+            }
         }
     }
 
@@ -472,8 +503,9 @@ public final class KvCache implements KvCapacity {
         }
         PrefixNode last = table.node();
         boolean dropped = last != null && !last.attached; // it is wrong, or its first block was granted to another
-        // or a window, which is narrowest in the last group, has passed a block that was not registered
-        if (dropped || depth(last) < table.group(layout.groups() - 1).first()) {
+        // or the widest window, that of the first group, has passed a block that was not registered: a node without
+        // any block would never be evicted
+        if (dropped || depth(last) < table.group(0).first()) {
             stopRegistering(sequence);
             return;
         }
@@ -504,14 +536,24 @@ public final class KvCache implements KvCapacity {
         PrefixNode node = prefixes.child(parent, sequence);
         if (node == null) {
             int[] own = new int[layout.groups()];
-            Arrays.setAll(own, group -> table.group(group).block(index));
+            Arrays.setAll(own, group -> own(table.group(group), index));
             node = prefixes.add(parent, sequence, own);
             for (int block : own) {
-                pool.register(block, node);
+                if (block != PrefixNode.ABSENT) {
+                    pool.register(block, node);
+                }
             }
         } else if (pool.shared() + referenced(pool, node) <= maxShared(table.tier())) {
             for (int group = 0; group < node.blocks.length; group++) {
-                int own = table.group(group).block(index);
+                int own = own(table.group(group), index);
+                if (own == PrefixNode.ABSENT) {
+                    continue;
+                }
+                if (!node.has(group)) {
+                    node.blocks[group] = own;
+                    pool.register(own, node);
+                    continue;
+                }
                 pool.share(node.blocks[group], sequence.key());
                 table.group(group).replace(index, node.blocks[group]);
                 pool.give(own, sequence.key());
@@ -522,11 +564,15 @@ public final class KvCache implements KvCapacity {
         return node;
     }
 
+    private static int own(GroupTable blocks, int index) {
+        return index < blocks.first() ? PrefixNode.ABSENT : blocks.block(index);
+    }
+
     /** Blocks of a node that sequences refer to. */
     private static int referenced(BlockPool pool, PrefixNode node) {
         int count = 0;
         for (int block : node.blocks) {
-            count += pool.references(block) > 0 ? 1 : 0;
+            count += block != PrefixNode.ABSENT && pool.references(block) > 0 ? 1 : 0;
         }
         return count;
     }

@@ -107,7 +107,9 @@ final class PrefixDemotion {
         }
         for (PrefixNode node : held.reversed()) { // the last of a prefix first, so that it is evicted first
             for (int page : node.blocks) {
-                host.give(page, KEY);
+                if (page != PrefixNode.ABSENT) {
+                    host.give(page, KEY);
+                }
             }
         }
         if (copies.isEmpty()) {
@@ -144,9 +146,11 @@ final class PrefixDemotion {
             PrefixNode node = tree.child(parent, end.hash, tokens);
             if (node != null) {
                 for (int page : node.blocks) {
-                    host.share(page, KEY);
+                    if (page != PrefixNode.ABSENT) {
+                        host.share(page, KEY);
+                    }
                 }
-            } else if (copied < max && host.free() >= groups) {
+            } else if (copied < max && host.free() >= groups && isWhole(end)) {
                 int[] pages = new int[groups];
                 Arrays.setAll(pages, group -> host.take(KEY));
                 // an eviction may have dropped the root together with its last child
@@ -166,6 +170,20 @@ final class PrefixDemotion {
         }
         tree.dropIfEmpty(parent);
         return copied;
+    }
+
+    /** Whether the GPU has all pages of the host block that ends with a node. */
+    private boolean isWhole(PrefixNode end) {
+        PrefixNode node = end;
+        for (int i = 0; i < ratio && node != null; i++) {
+            for (int page : node.blocks) {
+                if (page == PrefixNode.ABSENT) {
+                    return false;
+                }
+            }
+            node = node.previous();
+        }
+        return true;
     }
 
     private int[] tokens(PrefixNode end) {

@@ -1,5 +1,6 @@
 package dev.tandem.engine.kv;
 
+import java.util.Arrays;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
@@ -11,6 +12,9 @@ import org.jspecify.annotations.Nullable;
  * <p>Owned by: engine thread; changed by {@link PrefixTree} alone.
  */
 final class PrefixNode {
+    /** In {@link #blocks}: the node has no block of that group, because who registered it held none. */
+    static final int ABSENT = -1;
+
     final @Nullable PrefixNode parent;
     /** Of a root; null for all other nodes. */
     final @Nullable String salt;
@@ -19,10 +23,16 @@ final class PrefixNode {
     /** [block tokens] empty for a root. */
     final int[] tokens;
 
-    /** [groups] the block of each group of layers; empty for a root. */
+    /**
+     * [groups] the block of each group of layers, or {@link #ABSENT}; empty for a root. The first group's is never
+     * absent.
+     */
     final int[] blocks;
     /** Nodes from the root to this one; 0 for a root. */
     final int depth;
+
+    /** Whether this node or one before it lacked a block when it was registered. */
+    final boolean lacksBlocks;
 
     /** False once the tree has dropped the node. */
     boolean attached = true;
@@ -52,6 +62,8 @@ final class PrefixNode {
         this.tokens = tokens;
         this.blocks = blocks;
         this.depth = parent == null ? 0 : parent.depth + 1;
+        this.lacksBlocks =
+                parent != null && parent.lacksBlocks || Arrays.stream(blocks).anyMatch(block -> block == ABSENT);
     }
 
     static PrefixNode root(String salt, long hash) {
@@ -65,6 +77,10 @@ final class PrefixNode {
     /** The block of the first group of layers. */
     int block() {
         return blocks[0];
+    }
+
+    boolean has(int group) {
+        return blocks[group] != ABSENT;
     }
 
     /** The salt of the prefix. */

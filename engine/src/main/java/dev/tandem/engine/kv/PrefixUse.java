@@ -9,7 +9,7 @@ import java.util.Arrays;
  *
  * @param tier where the sequence will be
  * @param found blocks of that tier that hold the sequence's first tokens, in token order; those of all groups of layers
- *     follow each other
+ *     follow each other. Behind a group's window a block may be {@link #ABSENT}
  * @param first [groups] index of the first block that the sequence lists in its own table; above 0 when those before
  *     lie behind a sliding window
  * @param shared index after the last block that it lists in each group; a group whose window begins later lists none
@@ -21,6 +21,9 @@ import java.util.Arrays;
  */
 public record PrefixUse(
         KvTier tier, int[] found, int[] first, int shared, int[] other, int[] copyFrom, int copyTo, int tokens) {
+    /** In {@code found} and {@code other}: the cache does not have the block. */
+    public static final int ABSENT = PrefixNode.ABSENT;
+
     private static final int[] NONE = {};
     private static final PrefixUse NOTHING_ON_GPU = sharing(KvTier.GPU, NONE, NONE, 0, 0);
     private static final PrefixUse NOTHING_ON_HOST = sharing(KvTier.HOST, NONE, NONE, 0, 0);
@@ -72,6 +75,18 @@ public record PrefixUse(
     /** Blocks of the other tier, from the start of {@code other} on, that hold what is copied and what precedes it. */
     public int sources() {
         return copyTo * first.length;
+    }
+
+    /** Whether the other tier has all blocks that are copied. */
+    public boolean hasCopied() {
+        for (int group = 0; group < copyFrom.length; group++) {
+            for (int i = copyFrom[group]; i < copyTo; i++) {
+                if (other[i * first.length + group] == ABSENT) {
+                    return false;
+                }
+            }
+        }
+        return true;
     }
 
     /** The blocks that are copied in a group. */

@@ -1,7 +1,6 @@
 package dev.tandem.engine.request;
 
 import dev.tandem.engine.sampling.Grammar;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -28,6 +27,7 @@ public final class SamplingParams {
     private static final double MIN_REPETITION_PENALTY = 0.01;
 
     private static final double MAX_REPETITION_PENALTY = 100;
+    /** OpenAI's bound of absolute values (ADR 85). */
     private static final float MAX_BIAS = 100;
     /** Max entries of {@link #logitBias}, as in vLLM's GPU sampler; each entry costs time in every step. */
     public static final int MAX_BIASED_TOKENS = 1024;
@@ -68,7 +68,7 @@ public final class SamplingParams {
         checkStops(builder.stop);
         checkGrammar(builder);
         requireCount("stop_token_ids", builder.stopTokenIds.size(), MAX_STOP_TOKENS);
-        requireCount("logit_bias", builder.logitBias.size(), MAX_BIASED_TOKENS);
+        checkBiases(builder.logitBias);
         temperature = builder.temperature > 0 ? Math.max(builder.temperature, MIN_TEMPERATURE) : builder.temperature;
         topK = Math.max(builder.topK, 0);
         topP = builder.topP;
@@ -76,7 +76,7 @@ public final class SamplingParams {
         repetitionPenalty = builder.repetitionPenalty;
         presencePenalty = builder.presencePenalty;
         frequencyPenalty = builder.frequencyPenalty;
-        logitBias = clamped(builder.logitBias);
+        logitBias = Map.copyOf(builder.logitBias);
         seed = builder.seed;
         maxTokens = builder.maxTokens;
         maxTokensField = builder.maxTokensField;
@@ -151,16 +151,16 @@ public final class SamplingParams {
         }
     }
 
-    private static Map<Integer, Float> clamped(Map<Integer, Float> logitBias) {
-        Map<Integer, Float> result = new HashMap<>();
+    private static void checkBiases(Map<Integer, Float> logitBias) {
+        requireCount("logit_bias", logitBias.size(), MAX_BIASED_TOKENS);
         logitBias.forEach((token, bias) -> {
-            if (!Float.isFinite(bias)) {
+            if (!(Math.abs(bias) <= MAX_BIAS)) {
                 throw RequestException.bad(
-                        "logit_bias", "logit_bias of token " + token + " is " + bias + "; it must be a finite number");
+                        "logit_bias",
+                        "logit_bias of token " + token + " is " + bias + "; it must lie in [-" + MAX_BIAS + ", "
+                                + MAX_BIAS + "]");
             }
-            result.put(token, Math.clamp(bias, -MAX_BIAS, MAX_BIAS));
         });
-        return Map.copyOf(result);
     }
 
     private static void requireCount(String name, int count, int max) {
@@ -409,7 +409,7 @@ public final class SamplingParams {
             return this;
         }
 
-        /** Sets {@link SamplingParams#logitBias}; values beyond [-100, 100] become the nearest bound, as in vLLM. */
+        /** Sets {@link SamplingParams#logitBias}; values beyond [-100, 100] are refused, as by OpenAI's API. */
         public Builder logitBias(Map<Integer, Float> value) {
             logitBias = value;
             return this;

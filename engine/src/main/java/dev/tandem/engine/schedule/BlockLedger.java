@@ -461,7 +461,7 @@ final class BlockLedger {
                             kv.span().pairs(known, tokens - known))) {
                 PrefixUse copying = PrefixUse.sharing(tier, found, first, whole, whole * each)
                         .copying(other, copyFrom, tokens / otherEach, tokens);
-                if (leavesRoom(copying)) {
+                if (copying.hasCopied() && leavesRoom(copying)) {
                     return copying;
                 }
             }
@@ -547,7 +547,10 @@ final class BlockLedger {
                 && kv.willRegister(other, tier, waiting, tokens);
     }
 
-    /** Undoes {@link #start} in the host tier. */
+    /**
+     * Undoes {@link #start} in the host tier. What it shared or copied may belong to a sequence that the draft moves
+     * away meanwhile, so these blocks do not count as free before moves again.
+     */
     void undoHostStart(Sequence sequence) {
         hostForecasts = null;
         hostContexts = null;
@@ -559,9 +562,7 @@ final class BlockLedger {
         }
         references.add(use, -1);
         freeHost += kv.held(KvTier.HOST, use.tokens(), sequence.length()) - references.heldByOthers(use);
-        freeHostBeforeIns += takenBeforeIns(use);
         add(KvTier.GPU, references.pinned(use));
-        freeBeforeMoves += references.pinned(use);
     }
 
     /** Counts the GPU blocks that a sequence lacks before anything else can take them. */

@@ -34,7 +34,9 @@ final class BlockReferences {
             }
         }
         for (int i = 0; i < use.sources(); i++) {
-            added(use.tier().other()).merge(use.other()[i], each, Integer::sum);
+            if (use.other()[i] != PrefixUse.ABSENT) {
+                added(use.tier().other()).merge(use.other()[i], each, Integer::sum);
+            }
         }
     }
 
@@ -73,7 +75,8 @@ final class BlockReferences {
         }
         int count = 0;
         for (int i = 0; i < use.sources(); i++) {
-            count += count(other, use.other()[i]) == 0 ? 1 : 0;
+            boolean there = use.other()[i] != PrefixUse.ABSENT;
+            count += there && count(other, use.other()[i]) == 0 ? 1 : 0;
         }
         return count;
     }

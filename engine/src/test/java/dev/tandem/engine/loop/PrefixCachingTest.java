@@ -163,6 +163,35 @@ class PrefixCachingTest {
         assertThat(runTwo(onTheGpu(), onTheHost()).copiedHits()).isEqualTo(16);
     }
 
+    /** Half of the layers attend to 8 tokens, so of a copied prefix of 16 tokens they have the last 8 only. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void aCopiedPrefixBehindAWindowIsHitWhereItWasCopiedTo(boolean toGpu) {
+        List<Policy> policy = new ArrayList<>(List.of(toGpu ? onTheHost() : onTheGpu()));
+        ContentExecutor windowed = new ContentExecutor(List.of(8, 0), 40, 8, 40, 128, 40, Readiness.allEarly());
+        EngineHarness harness = new EngineHarness(
+                windowed,
+                PolicyScheduler.of((state, why) -> policy.getFirst().draft(state, why)),
+                BUDGET,
+                PrefixCacheOptions.on(1));
+        int[] prompt = IntStream.range(0, 20).toArray();
+        int[] shorter = IntStream.range(0, 12).toArray();
+        List<Integer> copied = new ArrayList<>();
+        List<int[]> prompts = List.of(prompt, prompt, prompt, shorter, shorter, prompt);
+        for (int i = 0; i < prompts.size(); i++) {
+            windowed.prompt(i, prompts.get(i), "");
+            harness.submit("r" + i, prompts.get(i), EngineHarness.greedy(1));
+            harness.run();
+            policy.set(0, toGpu ? onTheGpu() : onTheHost());
+            copied.add((int) harness.loop.stats().prefixCache().copiedHits());
+        }
+        assertThat(copied)
+                .as("the shorter prompt needs blocks that were not copied for the longer one, and adds them")
+                .containsExactly(0, 16, 16, 24, 24, 24);
+        assertThat(harness.answers.values().stream().map(answer -> answer.usage.cachedTokens()))
+                .containsExactly(0, 16, 16, 8, 8, 16);
+    }
+
     /** Conversations take turns, and the GPU's pool holds two of the five. */
     @Test
     void conversationsThatWereEvictedComeBackFromTheHost() {

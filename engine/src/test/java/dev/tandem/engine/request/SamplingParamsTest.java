@@ -16,7 +16,7 @@ class SamplingParamsTest {
             .repetitionPenalty(1.5)
             .presencePenalty(-1)
             .frequencyPenalty(0.25)
-            .logitBias(Map.of(7, 200f))
+            .logitBias(Map.of(7, 100f))
             .seed(11)
             .maxTokens(9)
             .minTokens(2)

@@ -50,7 +50,7 @@ public final class RandomSampling {
         }
         Map<Integer, Float> bias = new HashMap<>();
         for (int i = random.nextInt(3); i > 0; i--) {
-            bias.put(random.nextInt(vocabulary), (float) pick(-1e30, -100, -Float.MIN_VALUE, 0, 3, 100, 1e30));
+            bias.put(random.nextInt(vocabulary), (float) pick(-100, -100, -Float.MIN_VALUE, 0, 3, 100, 100));
         }
         Set<Integer> stops = new HashSet<>();
         for (int i = pick(0, 0, 1, 3, 100); i > 0; i--) {

@@ -129,11 +129,11 @@ class TokenSamplerTest {
     }
 
     @Test
-    void parametersBeyondTheirBoundsAreRefusedOrClampedAsInVllm() {
+    void parametersBeyondTheirBoundsAreRefused() {
         SamplingParams tiny = SamplingParams.builder()
                 .temperature(1e-300)
                 .topK(-1)
-                .logitBias(Map.of(1, 1e30f, 2, -101f))
+                .logitBias(Map.of(1, 100f, 2, -100f))
                 .seed(-1)
                 .build();
         assertThat(tiny.temperature()).isEqualTo(0.01);
@@ -159,6 +159,9 @@ class TokenSamplerTest {
         refused("min_tokens", b -> b.minTokens(17));
         refused("max_tokens", b -> b.maxTokens(0));
         refused("logit_bias", b -> b.logitBias(Map.of(1, Float.NaN)));
+        refused("logit_bias", b -> b.logitBias(Map.of(1, 100f, 2, Math.nextUp(100f))));
+        refused("logit_bias", b -> b.logitBias(Map.of(1, -101f)));
+        refused("logit_bias", b -> b.logitBias(Map.of(1, Float.POSITIVE_INFINITY)));
         refused("logit_bias", b -> b.logitBias(ids(1025).collect(Collectors.toMap(id -> id, id -> 1f))));
         refused("stop_token_ids", b -> b.stopTokenIds(ids(129).collect(Collectors.toSet())));
         refused("stop", b -> b.stop(Collections.nCopies(17, "x")));

@@ -106,4 +106,39 @@ class BlockLedgerTest {
         assertThat(draft.drops()).containsExactly(second);
         commit(scene, draft);
     }
+
+    @Test
+    void anUndoneStartGivesNoBlocksBackThatASequenceLeavesLater() {
+        Scene scene = scene(12, 3);
+        Sequence returning = scene.content(1).host(9);
+        scene.committer.register(returning, 8);
+        Sequence leaving = scene.content(2).gpu(8);
+        Sequence starting = scene.content(1).waiting(12);
+        StepDraft draft = new StepDraft(scene.state, BUDGET);
+        draft.start(starting, 4, AttentionSite.GPU_PREFILL_OFFLOAD);
+        draft.bringIn(returning);
+        draft.removePrefillOffload(0);
+        draft.add(0, returning, 1, AttentionSite.GPU_FROM_GPU);
+        draft.evict(leaving, true);
+        assertThat(draft.drops())
+                .as("the host has one free block before the other one leaves it")
+                .containsExactly(leaving);
+        commit(scene, draft);
+    }
+
+    @Test
+    void anUndoneStartGivesNoBlocksToStageInThatASequenceLeavesLater() {
+        Scene scene = scene(3, 8);
+        Sequence leaving = scene.content(1).gpu(9);
+        scene.committer.register(leaving, 8);
+        Sequence starting = scene.content(1).waiting(12);
+        StepDraft draft = new StepDraft(scene.state, BUDGET);
+        draft.start(starting, 4, AttentionSite.GPU_PREFILL_OFFLOAD);
+        assertThat(draft.blocks().uses()).containsKey(starting);
+        draft.evict(leaving, true);
+        draft.removePrefillOffload(0);
+        assertThat(draft.freeGpu()).isEqualTo(3);
+        assertThat(draft.blocks().borrowable()).isEqualTo(1);
+        commit(scene, draft);
+    }
 }

@@ -9,12 +9,14 @@ import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
+import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.SplittableRandom;
 
 /**
  * Drafts random steps that no strategy would draft. A seed decides on chunks, sub-batches, attention sites, swaps,
- * drops, admissions and pauses, within the limits of the pools.
+ * drops, admissions and pauses, within the limits of the pools, and on their order.
  */
 public final class Shuffling implements Policy {
     /** Which plans the executor can run. */
@@ -22,7 +24,7 @@ public final class Shuffling implements Policy {
         EVERYTHING,
         /**
          * No GPU attention over host KV, prompts only in sub-batch 0, and at most 64 in-flight tokens that enter or
-         * finish within a step.
+         * finish within a step. Sequences leave the GPU, then return, and then others start.
          */
         WHAT_CUDA_DOES
     }
@@ -51,15 +53,21 @@ public final class Shuffling implements Policy {
     public StepDraft draft(SchedulerState state, Decision why) {
         StepDraft draft = new StepDraft(state, budget);
         draft.shape(Shape.ASYNC);
-        List.copyOf(state.gpu()).forEach(sequence -> gpu(draft, sequence));
-        List.copyOf(state.host()).forEach(sequence -> host(draft, sequence));
-        int running =
-                draft.gpuSequences() + state.host().size() + state.inFlight().size();
-        for (Sequence sequence : state.waiting().view()) {
-            if (running++ < budget.maxSequences()) {
-                start(draft, sequence);
-            }
+        List<Runnable> parts = new ArrayList<>();
+        state.gpu().forEach(sequence -> parts.add(() -> gpu(draft, sequence)));
+        state.host().forEach(sequence -> parts.add(() -> host(draft, sequence)));
+        state.waiting()
+                .view()
+                .forEach(sequence -> parts.add(() -> {
+                    if (draft.gpuSequences() + draft.hostSequences() < budget.maxSequences()) {
+                        start(draft, sequence);
+                    }
+                }));
+        if (everything && chance(2)) {
+            parts.add(() -> HostTier.startingPrefillOffloads(draft).forEach(draft::removePrefillOffload));
+            shuffle(parts);
         }
+        parts.forEach(Runnable::run);
         state.inFlight().stream()
                 .filter(sequence -> chance(5))
                 .limit(everything ? Long.MAX_VALUE : MAX_ENTERING)
@@ -70,6 +78,12 @@ public final class Shuffling implements Policy {
                 .forEach(draft::pauseToReturn);
         draft.slots(everything ? 1 + random.nextInt(4) : 8 << random.nextInt(4));
         return draft;
+    }
+
+    private void shuffle(List<Runnable> parts) {
+        for (int i = parts.size() - 1; i > 0; i--) {
+            Collections.swap(parts, i, random.nextInt(i + 1));
+        }
     }
 
     private int left(StepDraft draft) {

@@ -1,5 +1,6 @@
 package dev.tandem.fetch.hub;
 
+import dev.tandem.fetch.CacheFile;
 import dev.tandem.fetch.FetchException;
 import dev.tandem.fetch.Progress;
 import dev.tandem.fetch.StallWatch;
@@ -94,11 +95,7 @@ public final class Hub {
     }
 
     static FetchException cannotWrite(Path file, IOException e) {
-        return new FetchException(
-                "cannot write " + file + ": "
-                        + (e.getMessage() == null ? e.getClass().getSimpleName() : e.getMessage())
-                        + "; free some space, or set HF_HUB_CACHE to a folder elsewhere",
-                e);
+        return CacheFile.cannotWrite(file, "HF_HUB_CACHE", e);
     }
 
     /** The folder that holds, or will hold, the files of a commit. */

@@ -5,26 +5,29 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.Comparator;
+import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.IntStream;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.ObjectMapper;
 
 /**
- * The files of a repository that a model needs: one GGUF file, or a configuration, a tokenizer and safetensors.
+ * The files of a repository that a model needs: one GGUF file, the parts of one, or a configuration, a tokenizer and
+ * safetensors.
  *
  * @param listing the repository's files
- * @param gguf the GGUF file; empty for safetensors
+ * @param gguf the GGUF file or all its parts, the first one first; empty for safetensors
  */
-public record ModelFiles(HubListing listing, Optional<HubFile> gguf) {
+public record ModelFiles(HubListing listing, List<HubFile> gguf) {
     private static final String CONFIG = "config.json";
     private static final String TOKENIZER = "tokenizer.json";
     private static final String WEIGHTS = "model.safetensors";
@@ -47,14 +50,15 @@ public record ModelFiles(HubListing listing, Optional<HubFile> gguf) {
     /** Files beside a model that are no models: projectors of images, statistics, small models that draft. */
     private static final Pattern NO_MODEL = Pattern.compile("(?i).*(mmproj|imatrix|draft).*");
 
-    private static final Pattern SPLIT = Pattern.compile(".*-[0-9]{5}-of-([0-9]{5})\\.gguf");
+    private static final Pattern PART = Pattern.compile("(.*)-[0-9]{5}-of-([0-9]{5})\\.gguf");
     /** The quantisation of a repository that has several, where none is named. */
     private static final List<String> PREFERRED_TAGS = List.of("Q4_K_M", "Q8_0");
 
     /**
      * Chooses the files.
      *
-     * @throws FetchException when the repository has none in a format that Tandem reads, or several for the tag
+     * @throws FetchException when the repository has none in a format that Tandem reads, several for the tag, or not
+     *     all parts of a file
      */
     public static ModelFiles choose(HubListing listing) {
         Optional<String> tag = listing.model().tag();
@@ -63,9 +67,9 @@ public record ModelFiles(HubListing listing, Optional<HubFile> gguf) {
                 throw new FetchException(listing.model() + " has no " + TOKENIZER + ", which Tandem needs; choose a"
                         + " repository with one, or one with GGUF files");
             }
-            return new ModelFiles(listing, Optional.empty());
+            return new ModelFiles(listing, List.of());
         }
-        Map<String, HubFile> tags = tags(listing);
+        Map<String, GgufModel> tags = tags(listing);
         if (tags.isEmpty()) {
             throw new FetchException(listing.model() + " has neither " + CONFIG
                     + " with safetensors nor GGUF files, but " + formats(listing) + "; Tandem reads those two formats");
@@ -74,22 +78,42 @@ public record ModelFiles(HubListing listing, Optional<HubFile> gguf) {
                 .filter(tags::containsKey)
                 .findFirst()
                 .orElse(tags.size() == 1 ? tags.keySet().iterator().next() : ""));
-        HubFile file = tags.get(wanted.toUpperCase(Locale.ROOT));
-        if (file == null) {
+        GgufModel model = tags.get(wanted.toUpperCase(Locale.ROOT));
+        if (model == null) {
             throw new FetchException(listing.model().repository() + " has "
                     + tag.map(t -> "no GGUF file " + t).orElse("several GGUF files") + "; choose one of "
                     + list(listing.model(), tags));
         }
-        Matcher split = SPLIT.matcher(file.path());
-        if (split.matches()) {
-            throw new FetchException(file.path() + " of " + listing.model().repository() + " is one of "
-                    + Integer.parseInt(split.group(1)) + " parts of a model, and Tandem reads GGUF files of one part;"
-                    + " choose another of " + list(listing.model(), tags));
+        if (!model.isComplete()) {
+            throw new FetchException(listing.model().repository() + " has "
+                    + model.files().size() + " of "
+                    + model.paths().size() + " parts of a GGUF file and lacks "
+                    + String.join(", ", model.missing().stream().limit(8).toList())
+                    + "; choose another of " + list(listing.model(), tags) + ", or try again later");
         }
-        return new ModelFiles(listing, Optional.of(file));
+        return new ModelFiles(listing, model.files());
     }
 
-    /** What a model in the cache consists of; without the tag, its parts of safetensors or each GGUF file. */
+    /**
+     * A GGUF file of a repository, or the parts of one.
+     *
+     * @param stem the path without the part's number and the ending
+     * @param paths the paths of all parts, in their order
+     * @param files those of them that the repository has, in the same order
+     */
+    private record GgufModel(String stem, List<String> paths, List<HubFile> files) {
+        boolean isComplete() {
+            return files.size() == paths.size();
+        }
+
+        List<String> missing() {
+            Set<String> present = new TreeSet<>();
+            files.forEach(file -> present.add(file.path()));
+            return paths.stream().filter(path -> !present.contains(path)).toList();
+        }
+    }
+
+    /** What a model in the cache consists of; its parts of safetensors, or a GGUF file with all its parts. */
     public record Complete(HubModel model, List<HubFile> files) {}
 
     /**
@@ -101,7 +125,7 @@ public record ModelFiles(HubListing listing, Optional<HubFile> gguf) {
         List<Complete> all = new ArrayList<>();
         HubModel model = listing.model();
         if (find(listing, CONFIG).isPresent() && find(listing, TOKENIZER).isPresent() && hasSafetensors(listing)) {
-            ModelFiles files = new ModelFiles(listing, Optional.empty());
+            ModelFiles files = new ModelFiles(listing, List.of());
             try {
                 List<HubFile> both = new ArrayList<>(files.description());
                 both.addAll(files.weights(snapshot));
@@ -110,9 +134,12 @@ public record ModelFiles(HubListing listing, Optional<HubFile> gguf) {
                 // a part is missing: the download has not ended
             }
         }
-        tags(listing)
-                .forEach((tag, file) -> all.add(new Complete(
-                        new HubModel(model.repository(), model.revision(), Optional.of(tag)), List.of(file))));
+        tags(listing).forEach((tag, gguf) -> {
+            if (gguf.isComplete()) {
+                all.add(new Complete(
+                        new HubModel(model.repository(), model.revision(), Optional.of(tag)), gguf.files()));
+            }
+        });
         return all;
     }
 
@@ -124,36 +151,62 @@ public record ModelFiles(HubListing listing, Optional<HubFile> gguf) {
         return find(listing, WEIGHTS).or(() -> find(listing, INDEX)).isPresent();
     }
 
-    /** GGUF files by quantisation in upper case; the first part of a file in parts. */
-    private static Map<String, HubFile> tags(HubListing listing) {
-        Map<String, HubFile> tags = new LinkedHashMap<>();
-        List<HubFile> files = listing.files().stream()
-                .filter(file -> file.path().toLowerCase(Locale.ROOT).endsWith(".gguf"))
-                .filter(file -> !NO_MODEL.matcher(file.path()).matches())
-                .sorted(Comparator.comparing(HubFile::path))
-                .toList();
-        for (HubFile file : files) {
-            String path = file.path().substring(0, file.path().length() - ".gguf".length());
-            Matcher found = TAG.matcher(path);
-            String tag = found.results()
+    /** GGUF files by quantisation in upper case. */
+    private static Map<String, GgufModel> tags(HubListing listing) {
+        Map<String, GgufModel> tags = new LinkedHashMap<>();
+        for (GgufModel model : ggufModels(listing)) {
+            String tag = TAG.matcher(model.stem())
+                    .results()
                     .reduce((first, second) -> second)
                     .map(last -> last.group(1))
-                    .orElse(path);
+                    .orElse(model.stem());
             String key = tag.toUpperCase(Locale.ROOT);
-            boolean second =
-                    tags.containsKey(key) && !SPLIT.matcher(file.path()).matches();
-            tags.putIfAbsent(second ? path.toUpperCase(Locale.ROOT) : key, file);
+            tags.putIfAbsent(tags.containsKey(key) ? model.stem().toUpperCase(Locale.ROOT) : key, model);
         }
         return tags;
     }
 
-    private static String list(HubModel model, Map<String, HubFile> tags) {
+    /** The GGUF files of a listing by path, those in parts as one. */
+    private static Collection<GgufModel> ggufModels(HubListing listing) {
+        Map<String, HubFile> files = new TreeMap<>();
+        listing.files().stream()
+                .filter(file -> file.path().toLowerCase(Locale.ROOT).endsWith(".gguf"))
+                .filter(file -> !NO_MODEL.matcher(file.path()).matches())
+                .forEach(file -> files.put(file.path(), file));
+        Map<String, GgufModel> models = new LinkedHashMap<>();
+        files.forEach((path, file) -> {
+            Matcher part = PART.matcher(path);
+            if (part.matches()) {
+                models.computeIfAbsent(part.group(1) + part.group(2), _ -> parts(part, files));
+            } else {
+                String stem = path.substring(0, path.length() - ".gguf".length());
+                models.put(path, new GgufModel(stem, List.of(path), List.of(file)));
+            }
+        });
+        return models.values();
+    }
+
+    private static GgufModel parts(Matcher part, Map<String, HubFile> files) {
+        List<String> paths = IntStream.rangeClosed(1, Integer.parseInt(part.group(2)))
+                .mapToObj(number ->
+                        String.format(Locale.ROOT, "%s-%05d-of-%s.gguf", part.group(1), number, part.group(2)))
+                .toList();
+        return new GgufModel(
+                part.group(1),
+                paths,
+                paths.stream().filter(files::containsKey).map(files::get).toList());
+    }
+
+    private static String list(HubModel model, Map<String, GgufModel> tags) {
         return String.join(
                 ", ",
                 tags.entrySet().stream()
                         .map(tag -> model.repository() + ":" + tag.getKey() + " ("
                                 + String.format(
-                                        Locale.ROOT, "%.1f GB", tag.getValue().size() / 1e9) + ")")
+                                        Locale.ROOT,
+                                        "%.1f GB",
+                                        HubListing.bytes(tag.getValue().files()) / 1e9)
+                                + ")")
                         .toList());
     }
 
@@ -170,11 +223,11 @@ public record ModelFiles(HubListing listing, Optional<HubFile> gguf) {
 
     /** The files that describe a model with safetensors; none for GGUF, which describes itself. */
     public List<HubFile> description() {
-        return gguf.isPresent()
-                ? List.of()
-                : listing.files().stream()
+        return gguf.isEmpty()
+                ? listing.files().stream()
                         .filter(file -> DESCRIPTION.contains(file.path()))
-                        .toList();
+                        .toList()
+                : List.of();
     }
 
     /**
@@ -184,8 +237,8 @@ public record ModelFiles(HubListing listing, Optional<HubFile> gguf) {
      * @throws FetchException when the index of the weights is wrong, or a file that it names is missing
      */
     public List<HubFile> weights(Path snapshot) {
-        if (gguf.isPresent()) {
-            return List.of(gguf.get());
+        if (!gguf.isEmpty()) {
+            return gguf;
         }
         Path index = snapshot.resolve(INDEX);
         if (!Files.exists(index)) {
@@ -211,8 +264,8 @@ public record ModelFiles(HubListing listing, Optional<HubFile> gguf) {
                         listing.model() + " has no " + path + ", which holds weights of the model; try again later"));
     }
 
-    /** What Tandem opens: the snapshot's folder, or the GGUF file within it. */
+    /** What Tandem opens: the snapshot's folder, or within it the GGUF file or its first part. */
     public Path model(Path snapshot) {
-        return gguf.map(file -> snapshot.resolve(file.path())).orElse(snapshot);
+        return gguf.isEmpty() ? snapshot : snapshot.resolve(gguf.getFirst().path());
     }
 }

@@ -28,6 +28,8 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Downloads from a hub on the loopback address, with faults. */
@@ -342,6 +344,31 @@ class HubTest {
                 .isInstanceOf(FetchException.class)
                 .hasMessageContaining("hf download " + REPOSITORY);
         assertThat(hub.requests()).isEmpty();
+    }
+
+    /**
+     * The file of the arriving bytes leads to a device that is always full, after an earlier download without a range.
+     */
+    @Test
+    @EnabledOnOs(OS.LINUX)
+    void aDiskThatFillsDuringADownloadLeavesNothingWhole() throws Exception {
+        hub.addNoise(REPOSITORY, "model.gguf", 3_500_001, SEED);
+        HubListing listing = client().list(MODEL);
+        String etag = listing.files().getFirst().etag();
+        Path blobs = Files.createDirectories(home.resolve("hub/models--some-org--Some-Model/blobs"));
+        Path part = blobs.resolve(etag + ".tandem.incomplete");
+        Files.createSymbolicLink(part, Path.of("/dev/full"));
+        Files.writeString(blobs.resolve(etag + ".tandem.journal"), "tandem-ranges 1 3500001 1048576\n");
+        assertThatThrownBy(() -> client().fetch(listing, listing.files()))
+                .isInstanceOf(FetchException.class)
+                .hasMessageMatching("cannot write " + part + ": No space left on device, with \\d+ bytes free on the"
+                        + " disk; free some space, or set HF_HUB_CACHE to a directory elsewhere");
+        assertThat(blobs.resolve(etag)).doesNotExist();
+        assertThat(client().cached(MODEL)).isEmpty();
+        assertThat(client().snapshot(listing)).doesNotExist();
+        Files.delete(part); // there is space again
+        assertThat(sha256(client().fetch(listing, listing.files()).resolve("model.gguf")))
+                .isEqualTo(etag);
     }
 
     @Test

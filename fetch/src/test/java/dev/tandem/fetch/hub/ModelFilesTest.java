@@ -7,6 +7,7 @@ import dev.tandem.fetch.FetchException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -26,7 +27,15 @@ class ModelFilesTest {
     }
 
     private static String gguf(String model, String... files) {
-        return ModelFiles.choose(listing(model, files)).gguf().orElseThrow().path();
+        List<String> chosen = parts(model, files);
+        assertThat(chosen).hasSize(1);
+        return chosen.getFirst();
+    }
+
+    private static List<String> parts(String model, String... files) {
+        return ModelFiles.choose(listing(model, files)).gguf().stream()
+                .map(HubFile::path)
+                .toList();
     }
 
     @Test
@@ -101,9 +110,51 @@ class ModelFilesTest {
                 "o/m:Q4_0 (2.5 GB)",
                 "o/m:Q6_K (2.5 GB)");
         assertRefused(listing("o/m", "a-Q4_0.gguf", "a-Q6_K.gguf"), "several", "o/m:Q4_0 (2.5 GB)");
+    }
+
+    @Test
+    void partsOfAGgufFileBelongTogether() {
+        String[] files = {
+            "Q8_0/m-00002-of-00003.gguf",
+            "Q8_0/m-00003-of-00003.gguf",
+            "Q8_0/m-00001-of-00003.gguf",
+            "m-Q4_0.gguf",
+            "m-Q6_K-00001-of-00002.gguf",
+            "m-Q6_K-00002-of-00002.gguf"
+        };
+        List<String> all =
+                List.of("Q8_0/m-00001-of-00003.gguf", "Q8_0/m-00002-of-00003.gguf", "Q8_0/m-00003-of-00003.gguf");
+        assertThat(parts("o/m", files)).isEqualTo(all);
+        assertThat(parts("o/m:q8_0", files)).isEqualTo(all);
+        assertThat(parts("o/m:Q6_K", files))
+                .containsExactly("m-Q6_K-00001-of-00002.gguf", "m-Q6_K-00002-of-00002.gguf");
+        assertThat(parts("o/m", "m-00001-of-00002.gguf", "m-00002-of-00002.gguf"))
+                .containsExactly("m-00001-of-00002.gguf", "m-00002-of-00002.gguf");
+        assertRefused(listing("o/m:Q5_0", files), "o/m:Q8_0 (7.5 GB)", "o/m:Q4_0 (2.5 GB)", "o/m:Q6_K (5.0 GB)");
+        ModelFiles chosen = ModelFiles.choose(listing("o/m:Q8_0", files));
+        assertThat(chosen.weights(snapshot)).isEqualTo(chosen.gguf());
+        assertThat(chosen.model(snapshot)).isEqualTo(snapshot.resolve("Q8_0/m-00001-of-00003.gguf"));
+    }
+
+    @Test
+    void aFileWithoutAllItsPartsIsRefusedAndNotComplete() {
+        String[] files = {"a-Q4_0.gguf", "a-Q8_0-00001-of-00003.gguf", "a-Q8_0-00003-of-00003.gguf"};
         assertRefused(
-                listing("o/m:Q8_0", "a-Q4_0.gguf", "a-Q8_0-00001-of-00003.gguf", "a-Q8_0-00002-of-00003.gguf"),
-                "3 parts",
-                "o/m:Q4_0");
+                listing("o/m:Q8_0", files),
+                "o/m has 2 of 3 parts",
+                "lacks a-Q8_0-00002-of-00003.gguf",
+                "choose another of o/m:Q4_0",
+                "try again later");
+        assertThat(ModelFiles.complete(listing("o/m", files), snapshot))
+                .extracting(complete -> complete.model().toString())
+                .containsExactly("o/m:Q4_0");
+    }
+
+    /** A file in one part keeps the quantisation's name when another one in parts has the same. */
+    @Test
+    void twoFilesOfAQuantisationHaveNamesOfTheirOwn() {
+        String[] files = {"a-Q8_0.gguf", "b-Q8_0-00001-of-00002.gguf", "b-Q8_0-00002-of-00002.gguf"};
+        assertThat(parts("o/m:Q8_0", files)).containsExactly("a-Q8_0.gguf");
+        assertThat(parts("o/m:b-q8_0", files)).hasSize(2);
     }
 }

@@ -47,9 +47,10 @@ public final class HuggingFaceConfig {
     /**
      * Reads what a model computes from {@code config.json}.
      *
+     * @param maxModelLen max tokens of a sequence as the user asks for them, which choose LongRoPE's divisors
      * @throws ModelException when a value is missing, impossible, or asks for a computation that is not supported
      */
-    public static ModelSpec read(Path directory) {
+    public static ModelSpec read(Path directory, Optional<Integer> maxModelLen) {
         Path file = directory.resolve("config.json");
         JsonNode whole = parse(file);
         String modelType = text(whole, "model_type", "");
@@ -62,7 +63,7 @@ public final class HuggingFaceConfig {
             JsonNode root = ofText.isPresent() ? textPart(whole) : whole;
             String family = ofText.map(Family::modelType).orElse(modelType);
             refuse(root, family);
-            ModelSpec spec = spec(directory, root, family);
+            ModelSpec spec = spec(directory, root, family, maxModelLen);
             spec.config(); // checks the sizes
             return spec;
         } catch (ModelException e) {
@@ -91,14 +92,14 @@ public final class HuggingFaceConfig {
     }
 
     /** Gemma's files leave out what is a default of transformers. */
-    private static ModelSpec spec(Path directory, JsonNode root, String family) {
+    private static ModelSpec spec(Path directory, JsonNode root, String family, Optional<Integer> maxModelLen) {
         boolean gemma = family.equals("gemma3_text");
         int hidden = require(root, "hidden_size");
         int heads = gemma ? integer(root, "num_attention_heads", 8) : require(root, "num_attention_heads");
         int headDim = integer(root, "head_dim", gemma ? 256 : heads > 0 ? hidden / heads : 0);
         int context = integer(root, "max_position_embeddings", gemma ? 1 << 17 : 2048);
         int layers = ModelSpec.requireLayers(require(root, "num_hidden_layers"));
-        HuggingFaceLayers kinds = new HuggingFaceLayers(root, family, headDim, context);
+        HuggingFaceLayers kinds = new HuggingFaceLayers(root, family, headDim, context, maxModelLen);
         QkNorm norm = switch (family) {
             case "qwen3", "gemma3_text" -> QkNorm.PER_HEAD;
             case "olmo2", "olmo3" -> QkNorm.WHOLE_ROW;

@@ -5,6 +5,7 @@ import static dev.tandem.model.config.HuggingFaceConfig.number;
 import static dev.tandem.model.config.HuggingFaceConfig.text;
 
 import dev.tandem.model.ModelException;
+import java.util.Optional;
 import java.util.Set;
 import tools.jackson.databind.JsonNode;
 
@@ -20,13 +21,18 @@ final class HuggingFaceLayers {
     private final String family;
     private final int headDim;
     private final int context;
+    private final Optional<Integer> requested;
 
-    /** @param context max_position_embeddings */
-    HuggingFaceLayers(JsonNode root, String family, int headDim, int context) {
+    /**
+     * @param context max_position_embeddings
+     * @param requested max tokens of a sequence as the user asks for them
+     */
+    HuggingFaceLayers(JsonNode root, String family, int headDim, int context, Optional<Integer> requested) {
         this.root = root;
         this.family = family;
         this.headDim = headDim;
         this.context = context;
+        this.requested = requested;
     }
 
     /** The window of a layer; 0 for none. */
@@ -108,10 +114,12 @@ final class HuggingFaceLayers {
         }
         int dims = (int) (headDim * partial);
         if (isLongRope(rope)) {
-            int original = contextTokens();
+            int original = originalContext(rope);
             double factor = number(rope, "factor", (double) context / original);
-            double magnitude = number(rope, "attention_factor", LongRope.magnitude(factor, original));
-            return new Rope.Rotary(dims, theta, new RopeScaling.Divisors(floats(rope, "short_factor")), magnitude);
+            double magnitude = number(rope, "attention_factor", RopeScaling.LongRope.usualMagnitude(factor, original));
+            float[] divisors = floats(rope, contextTokens() > original ? "long_factor" : "short_factor");
+            RopeScaling scaling = new RopeScaling.LongRope(new RopeScaling.Divisors(divisors), original, context);
+            return new Rope.Rotary(dims, theta, scaling, magnitude);
         }
         RopeScaling scaling = scaling(rope);
         return new Rope.Rotary(dims, theta, scaling, magnitude(rope, scaling));
@@ -143,12 +151,15 @@ final class HuggingFaceLayers {
         return family.equals("phi3") && Set.of("longrope", "su", "yarn").contains(type);
     }
 
-    /** The usable context: with LongRoPE that of its short factors, see {@link LongRope}. */
+    /** The usable context: with LongRoPE that of the divisors that are chosen. */
     int contextTokens() {
         JsonNode rope = parameters(false);
-        if (!isLongRope(rope)) {
-            return context;
-        }
+        return isLongRope(rope)
+                ? RopeScaling.LongRope.contextTokens(originalContext(rope), context, requested)
+                : context;
+    }
+
+    private int originalContext(JsonNode rope) {
         int original = integer(
                 rope, "original_max_position_embeddings", integer(root, "original_max_position_embeddings", context));
         ModelConfig.requireWithin("original_max_position_embeddings", original, 1 << 30);

@@ -26,17 +26,21 @@ public final class RopeFrequencies {
                 }
             }
             case RopeScaling.Yarn yarn -> scale(frequencies, rope, yarn);
-            case RopeScaling.Divisors divisors -> {
-                if (divisors.divisors().length != pairs) {
-                    throw new ModelException("the model has " + divisors.divisors().length
-                            + " rope frequency divisors but rotation of " + rope.dims() + " dimensions needs " + pairs);
-                }
-                for (int i = 0; i < pairs; i++) {
-                    frequencies[i] /= divisors.divisors()[i];
-                }
-            }
+            case RopeScaling.Divisors divisors -> divide(frequencies, rope, divisors);
+            case RopeScaling.LongRope longRope -> divide(frequencies, rope, longRope.divisors());
         }
         return frequencies;
+    }
+
+    private static void divide(float[] frequencies, Rope.Rotary rope, RopeScaling.Divisors divisors) {
+        int pairs = rope.dims() / 2;
+        if (divisors.divisors().length != pairs) {
+            throw new ModelException("the model has " + divisors.divisors().length
+                    + " rope frequency divisors but rotation of " + rope.dims() + " dimensions needs " + pairs);
+        }
+        for (int i = 0; i < pairs; i++) {
+            frequencies[i] /= divisors.divisors()[i];
+        }
     }
 
     private static float scale(float frequency, RopeScaling.Llama3 scaling) {

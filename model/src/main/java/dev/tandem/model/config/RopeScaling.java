@@ -2,6 +2,7 @@ package dev.tandem.model.config;
 
 import dev.tandem.model.ModelException;
 import java.util.Arrays;
+import java.util.Optional;
 
 /** How RoPE frequencies are scaled for contexts longer than the model's original training context. */
 public sealed interface RopeScaling {
@@ -51,7 +52,43 @@ public sealed interface RopeScaling {
         }
     }
 
-    /** Explicit divisors, one per frequency: those of GGUF files, and LongRoPE's. */
+    /**
+     * LongRoPE (Phi-3, Phi-4-mini): a file has short divisors for contexts up to the original one, and long ones. The
+     * context that is asked for chooses once, for all positions of all sequences. A sequence that changed divisors on
+     * its way would have to compute all of its K again.
+     *
+     * @param divisors the short or the long ones
+     * @param originalContext tokens up to which the short divisors are chosen
+     * @param maxContext tokens up to which the long divisors serve
+     */
+    record LongRope(Divisors divisors, int originalContext, int maxContext) implements RopeScaling {
+        /**
+         * The usable context: the original one with the short divisors, the whole one with the long divisors.
+         *
+         * @param requested max tokens of a sequence as the user asks for them; empty for the original context
+         */
+        public static int contextTokens(int originalContext, int maxContext, Optional<Integer> requested) {
+            boolean longer =
+                    requested.filter(tokens -> tokens > originalContext).isPresent();
+            return longer ? maxContext : Math.min(originalContext, maxContext);
+        }
+
+        /**
+         * The factor of the rotated dimensions where a file has none, for both kinds of divisors.
+         *
+         * @param factor how many times the original context the whole context is
+         */
+        public static double usualMagnitude(double factor, int originalContext) {
+            return factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(originalContext));
+        }
+
+        /** Whether a context takes the long divisors. */
+        public boolean isLong(int contextTokens) {
+            return contextTokens > originalContext;
+        }
+    }
+
+    /** Explicit divisors, one per frequency. */
     record Divisors(float[] divisors) implements RopeScaling {
         public Divisors {
             for (float divisor : divisors) {

@@ -5,7 +5,6 @@ import dev.tandem.model.config.Activation;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.Family;
 import dev.tandem.model.config.LayerSpec;
-import dev.tandem.model.config.LongRope;
 import dev.tandem.model.config.ModelSpec;
 import dev.tandem.model.config.NormPlacement;
 import dev.tandem.model.config.QkNorm;
@@ -17,6 +16,7 @@ import dev.tandem.model.weights.Tensor;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Optional;
 import java.util.Set;
 
 /** Reads what a model computes from GGUF metadata. */
@@ -45,15 +45,17 @@ public final class GgufConfig {
             "nextn_predict_layers");
 
     private static final String SHORT_FACTORS = "rope_factors_short.weight";
+    private static final String LONG_FACTORS = "rope_factors_long.weight";
 
     private GgufConfig() {}
 
     /**
      * Reads what the file's model computes.
      *
+     * @param maxModelLen max tokens of a sequence as the user asks for them, which choose LongRoPE's divisors
      * @throws ModelException when an entry is missing, impossible, or asks for a computation that is not supported
      */
-    public static ModelSpec read(GgufFile file) {
+    public static ModelSpec read(GgufFile file, Optional<Integer> maxModelLen) {
         String architecture = file.string("general.architecture", "");
         if (!Family.architectures().contains(architecture)) {
             throw new ModelException(file.path() + ": GGUF architecture '" + architecture
@@ -66,7 +68,7 @@ public final class GgufConfig {
         }
         try {
             refuse(file, architecture + ".");
-            ModelSpec spec = spec(file, architecture, embeddings.rows());
+            ModelSpec spec = spec(file, architecture, embeddings.rows(), maxModelLen);
             spec.config(); // checks the sizes
             return spec;
         } catch (ModelException e) {
@@ -74,7 +76,7 @@ public final class GgufConfig {
         }
     }
 
-    private static ModelSpec spec(GgufFile file, String architecture, int vocabulary) {
+    private static ModelSpec spec(GgufFile file, String architecture, int vocabulary, Optional<Integer> maxModelLen) {
         String prefix = architecture + ".";
         int hidden = require(file, prefix + "embedding_length");
         int heads = require(file, prefix + "attention.head_count");
@@ -87,9 +89,9 @@ public final class GgufConfig {
         int layers = ModelSpec.requireLayers(require(file, prefix + "block_count"));
         int context = require(file, prefix + "context_length");
         int dims = file.smallInteger(prefix + "rope.dimension_count", headDim);
-        boolean longRope = file.tensors().containsKey(SHORT_FACTORS);
-        int original = longRope ? file.smallInteger(prefix + "rope.scaling.original_context_length", context) : context;
-        int usable = Math.min(context, original);
+        int usable = file.tensors().containsKey(SHORT_FACTORS)
+                ? RopeScaling.LongRope.contextTokens(originalContext(file, prefix, context), context, maxModelLen)
+                : context;
         QkNorm norm = switch (architecture) {
             case "qwen3", "gemma3" -> QkNorm.PER_HEAD;
             case "olmo2" -> QkNorm.WHOLE_ROW;
@@ -111,7 +113,7 @@ public final class GgufConfig {
             boolean slides = slides(file, architecture, layer);
             int window = file.smallInteger(prefix + "attention.sliding_window", 0);
             boolean rotates = !architecture.equals("smollm3") || (layer + 1) % SMOLLM3_INTERVAL != 0;
-            Rope rope = rotates ? rotary(file, architecture, slides, dims, context, original) : new Rope.None();
+            Rope rope = rotates ? rotary(file, architecture, slides, dims, context, usable) : new Rope.None();
             LayerSpec.Attention attention = new LayerSpec.Attention(
                     heads,
                     kvHeads,
@@ -165,7 +167,7 @@ public final class GgufConfig {
 
     /** Gemma 3 and OLMo 3 scale frequencies in layers without a window only; Gemma 3 has a base of its own for each. */
     private static Rope.Rotary rotary(
-            GgufFile file, String architecture, boolean slides, int dims, int context, int original) {
+            GgufFile file, String architecture, boolean slides, int dims, int context, int usable) {
         String prefix = architecture + ".";
         double theta = file.real(prefix + "rope.freq_base", architecture.equals("gemma3") ? 1_000_000 : 10_000);
         boolean twoRotations = architecture.equals("gemma3") || architecture.equals("olmo2");
@@ -173,18 +175,40 @@ public final class GgufConfig {
             double usual = architecture.equals("gemma3") ? 10_000 : theta;
             return new Rope.Rotary(dims, file.real(prefix + "rope.freq_base_swa", usual), RopeScaling.NONE, 1);
         }
-        RopeScaling scaling = ropeScaling(file, prefix, context);
-        double magnitude = file.tensors().containsKey(SHORT_FACTORS)
-                ? magnitude(file, prefix, context, original)
-                : scaling instanceof RopeScaling.Yarn yarn
-                        ? file.real(prefix + "rope.scaling.attn_factor", yarn.usualMagnitude())
-                        : 1;
+        RopeScaling scaling = file.tensors().containsKey(SHORT_FACTORS)
+                ? longRope(file, prefix, context, usable)
+                : ropeScaling(file, prefix, context);
+        String key = prefix + "rope.scaling.attn_factor";
+        double magnitude = switch (scaling) {
+            case RopeScaling.LongRope longRope -> {
+                int original = longRope.originalContext();
+                yield file.real(key, RopeScaling.LongRope.usualMagnitude((double) context / original, original));
+            }
+            case RopeScaling.Yarn yarn -> file.real(key, yarn.usualMagnitude());
+            case RopeScaling.None _, RopeScaling.Linear _, RopeScaling.Llama3 _, RopeScaling.Divisors _ -> 1;
+        };
         return new Rope.Rotary(dims, theta, scaling, magnitude);
     }
 
-    private static double magnitude(GgufFile file, String prefix, int context, int original) {
-        double factor = (double) context / Math.max(1, original);
-        return file.real(prefix + "rope.scaling.attn_factor", LongRope.magnitude(factor, original));
+    private static int originalContext(GgufFile file, String prefix, int context) {
+        int original = file.smallInteger(prefix + "rope.scaling.original_context_length", context);
+        if (original < 1) {
+            throw new ModelException(
+                    prefix + "rope.scaling.original_context_length is " + original + "; it must be at least 1");
+        }
+        return Math.min(original, context);
+    }
+
+    /** @param usable tokens for which the divisors are chosen */
+    private static RopeScaling longRope(GgufFile file, String prefix, int context, int usable) {
+        int original = originalContext(file, prefix, context);
+        String name = usable > original ? LONG_FACTORS : SHORT_FACTORS;
+        Tensor divisors = file.tensors().get(name);
+        if (divisors == null) {
+            throw new ModelException("the tensor " + name + " is missing, which contexts of more than " + original
+                    + " tokens need; lower --max-model-len to " + original);
+        }
+        return new RopeScaling.LongRope(new RopeScaling.Divisors(divisors.vector()), original, context);
     }
 
     /** Refuses by name what changes the computation and is not supported; 0 and false mean that it does not. */
@@ -214,8 +238,7 @@ public final class GgufConfig {
     }
 
     private static RopeScaling ropeScaling(GgufFile file, String prefix, int context) {
-        Tensor divisors =
-                file.tensors().getOrDefault(SHORT_FACTORS, file.tensors().get("rope_freqs.weight"));
+        Tensor divisors = file.tensors().get("rope_freqs.weight");
         if (divisors != null) {
             return new RopeScaling.Divisors(divisors.vector());
         }

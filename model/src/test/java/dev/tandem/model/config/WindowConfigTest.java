@@ -9,6 +9,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Optional;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -26,7 +27,28 @@ class WindowConfigTest {
                  "num_hidden_layers": 6,
                  "head_dim": 16, "intermediate_size": 8, "vocab_size": 10, "max_position_embeddings": 8192%s}
                 """.formatted(family, more.isEmpty() ? "" : ", " + more));
-        return HuggingFaceConfig.read(folder);
+        return HuggingFaceConfig.read(folder, Optional.empty());
+    }
+
+    /** Up to the original context the short factors serve all tokens, beyond it the long ones do. */
+    @ParameterizedTest
+    @CsvSource({", 1024, 1, 0", "1024, 1024, 1, 0", "2, 1024, 1, 0", "1025, 8192, 3, 4096", "9000, 8192, 3, 4096"})
+    void theRequestedContextChoosesLongRopesFactors(Integer requested, int context, float factor, int window)
+            throws IOException {
+        read(
+                "phi3",
+                "\"original_max_position_embeddings\": 1024, \"sliding_window\": 4096, \"rope_scaling\":"
+                        + " {\"type\": \"longrope\", \"short_factor\": [1, 1, 1, 1, 1, 1, 1, 1],"
+                        + " \"long_factor\": [3, 3, 3, 3, 3, 3, 3, 3]}");
+        ModelSpec spec = HuggingFaceConfig.read(folder, Optional.ofNullable(requested));
+        assertThat(spec.contextTokens()).isEqualTo(context);
+        assertThat(windows(spec)).containsOnly(window);
+        RopeScaling.LongRope scaling = (RopeScaling.LongRope) spec.rotary().scaling();
+        assertThat(scaling.divisors().divisors()).hasSize(8).containsOnly(factor);
+        assertThat(scaling.isLong(spec.contextTokens())).isEqualTo(factor == 3);
+        assertThat(scaling.maxContext()).isEqualTo(8192);
+        assertThat(spec.rotary().magnitude()).isEqualTo(Math.sqrt(1 + Math.log(8) / Math.log(1024)));
+        assertThat(RopeFrequencies.of(spec.rotary(), 16)[0]).isEqualTo(1 / factor);
     }
 
     private static List<Integer> windows(ModelSpec spec) {

@@ -6,14 +6,18 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.model.ModelException;
+import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.QkNorm;
 import dev.tandem.model.config.Rope;
 import dev.tandem.model.config.RopeScaling;
+import dev.tandem.model.weights.ElementType;
 import dev.tandem.model.weights.Weights;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
+import java.util.Optional;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -186,6 +190,61 @@ class GgufModelTest {
                 .hasMessageContaining("has the tensor output_norm.weight, which another part has too");
     }
 
+    /** The type of KV where --dtype is auto. */
+    @Test
+    void valuesOfSixteenBitsAreTheDefaultForQuantisedFiles() {
+        for (ElementType type : ElementType.values()) {
+            DataType expected = type == ElementType.F32
+                    ? DataType.FLOAT32
+                    : type == ElementType.F16 ? DataType.FLOAT16 : DataType.BFLOAT16;
+            assertThat(GgufConfig.storage(Set.of(type))).as("%s", type).isEqualTo(expected);
+        }
+        assertThat(GgufConfig.storage(Set.of(ElementType.F32, ElementType.Q4_K, ElementType.Q6_K)))
+                .isEqualTo(DataType.BFLOAT16);
+        assertThat(GgufConfig.storage(Set.of(ElementType.F16, ElementType.F32))).isEqualTo(DataType.FLOAT32);
+    }
+
+    private Checkpoint open(GgufBuilder builder, int maxModelLen) throws IOException {
+        return Checkpoint.open(builder.write(folder.resolve("m.gguf")), LoadFormat.AUTO, 0, Optional.of(maxModelLen));
+    }
+
+    /** The original context is a quarter of the whole one, and a window lies between them. */
+    @Test
+    void theRequestedContextChoosesLongRopesFactors() throws IOException {
+        GgufBuilder model = GgufBuilder.model("llama")
+                .set("llama.context_length", 128)
+                .set("llama.rope.scaling.original_context_length", 32)
+                .set("llama.attention.sliding_window", 40)
+                .tensor("rope_factors_short.weight", 2);
+        assertThatThrownBy(() -> open(model, 33).close())
+                .isInstanceOf(ModelException.class)
+                .hasMessageContaining("rope_factors_long.weight is missing, which contexts of more than 32 tokens need")
+                .hasMessageContaining("lower --max-model-len to 32");
+        model.tensor("rope_factors_long.weight", 2);
+        double magnitude = Math.sqrt(1 + Math.log(4) / Math.log(32));
+        float[] longDivisors;
+        try (Checkpoint checkpoint = open(model, 33)) {
+            assertThat(checkpoint.config().contextTokens()).isEqualTo(128);
+            assertThat(windows(checkpoint)).containsExactly(40);
+            assertThat(checkpoint.spec().rotary().magnitude()).isEqualTo(magnitude);
+            longDivisors = longRope(checkpoint).divisors().divisors();
+        }
+        for (Checkpoint checkpoint : List.of(open(model), open(model, 32))) {
+            try (checkpoint) {
+                assertThat(checkpoint.config().contextTokens()).isEqualTo(32);
+                assertThat(windows(checkpoint)).containsExactly(0);
+                assertThat(checkpoint.spec().rotary().magnitude()).isEqualTo(magnitude);
+                assertThat(longRope(checkpoint).divisors().divisors())
+                        .hasSize(2)
+                        .isNotEqualTo(longDivisors);
+            }
+        }
+    }
+
+    private static RopeScaling.LongRope longRope(Checkpoint checkpoint) {
+        return (RopeScaling.LongRope) checkpoint.spec().rotary().scaling();
+    }
+
     /** Adds the tensors that a layer of every dense family has. */
     private static GgufBuilder addLayer(GgufBuilder file, int layer) {
         String prefix = "blk." + layer + ".";
@@ -258,7 +317,8 @@ class GgufModelTest {
             wide.tensor("blk." + layer + ".attn_q.weight", 8, 4).tensor("blk." + layer + ".attn_output.weight", 4, 8);
         }
         try (GgufFile file = GgufFile.open(wide.write(folder.resolve("m.gguf")))) {
-            assertThat(GgufConfig.read(file).attention().scoreScale()).isEqualTo(1 / Math.sqrt(8));
+            assertThat(GgufConfig.read(file, Optional.empty()).attention().scoreScale())
+                    .isEqualTo(1 / Math.sqrt(8));
         }
     }
 }

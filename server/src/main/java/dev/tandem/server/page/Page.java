@@ -31,6 +31,8 @@ public final class Page {
     private static final String STYLE = "page.css";
     /** Stands for the style in the document. */
     private static final String STYLE_NAME = "@style@";
+    /** The value of {@code Sec-Fetch-Site} for an address that was typed, or opened from outside the browser. */
+    private static final String BY_A_PERSON = "none";
     /** Every file of the page; a file that is not listed is not served. */
     private static final List<String> FILES = List.of(
             "api.js",
@@ -140,9 +142,14 @@ public final class Page {
     /**
      * The answer to a request for the document or a file; 404 for a file that is not part of this version.
      *
+     * <p>The opener policy cuts a page of another site off from a window that it opened with this page. A browser then
+     * needs a new process once the headers are there, so a document that a person has opened goes without: nobody is to
+     * be cut off (ADR 79). Where a browser does not say who opens it, it has the policy.
+     *
      * @param known the entity tags that the client has, as {@code If-None-Match} lists them
+     * @param site where the request began, as {@code Sec-Fetch-Site} says; empty where the browser does not say
      */
-    Response answer(String path, String known) {
+    Response answer(String path, String known, String site) {
         boolean isDocument = path.equals("/");
         PageFile file = isDocument ? document : files.get(path);
         if (file == null) {
@@ -157,7 +164,12 @@ public final class Page {
         headers.put("Cache-Control", isDocument ? "no-cache" : "public, max-age=31536000, immutable");
         headers.put("X-Content-Type-Options", "nosniff");
         headers.put("Referrer-Policy", "no-referrer");
-        headers.put("Cross-Origin-Opener-Policy", "same-origin");
+        if (isDocument) {
+            headers.put("Vary", "Sec-Fetch-Site");
+            if (!site.equals(BY_A_PERSON)) {
+                headers.put("Cross-Origin-Opener-Policy", "same-origin");
+            }
+        }
         headers.put("Cross-Origin-Resource-Policy", "same-origin");
         headers.put("Content-Security-Policy", policy);
         return known.contains(file.tag())

@@ -46,7 +46,7 @@ public final class PageRouter implements Router {
             byte[] error = ApiErrors.body(405, "the page takes GET and HEAD only");
             return new Response(405, "application/json", error, ALLOW);
         }
-        return page.get().answer(head.path(), head.header("if-none-match"));
+        return page.get().answer(head.path(), head.header("if-none-match"), head.header("sec-fetch-site"));
     }
 
     @Override

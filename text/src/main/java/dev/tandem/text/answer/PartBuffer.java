@@ -42,7 +42,6 @@ final class PartBuffer {
         }
 
         void endMessage() {
-            space.setLength(0);
             newLine = hasText;
         }
     }

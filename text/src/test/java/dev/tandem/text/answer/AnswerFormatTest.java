@@ -23,6 +23,7 @@ class AnswerFormatTest {
         "qwen3_thinking, , THINK",
         "llama31_tools, LLAMA3_JSON, ",
         "mistral_tools, MISTRAL, ",
+        "gptoss, HARMONY, HARMONY",
         "llama3, , ",
         "llama2, , "
     })

@@ -2,6 +2,9 @@ package dev.tandem.text.answer;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -11,6 +14,8 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.ObjectMapper;
 
 /** Texts as models write them, whole and cut at every character. */
 class AnswerParserTest {
@@ -277,6 +282,39 @@ class AnswerParserTest {
                 new Case(HARMONY, "<|channel|>commentary to=functions.time<|message|>{\"a\": <|", "time({\"a\": <|)"));
     }
 
+    /** Texts that OpenAI's own package renders, and the messages that it reads from them. */
+    private static Stream<Case> gptOss() throws IOException {
+        byte[] file = Files.readAllBytes(Path.of("src/test/resources/answers/harmony.json"));
+        return new ObjectMapper()
+                .readTree(file)
+                .valueStream()
+                .map(golden -> new Case(HARMONY, golden.path("text").asString(), shown(golden.path("messages"))));
+    }
+
+    private static String shown(JsonNode messages) {
+        StringBuilder shown = new StringBuilder();
+        String before = "";
+        for (JsonNode message : messages) {
+            String recipient = message.path("recipient").asString("");
+            String channel = message.path("channel").asString();
+            String content = message.path("content").asString();
+            if (!recipient.isEmpty()) {
+                shown.append(recipient.replace("functions.", ""))
+                        .append('(')
+                        .append(content)
+                        .append(')');
+            } else if (channel.equals("analysis")) {
+                boolean goesOn = before.equals("analysis");
+                shown.setLength(shown.length() - (goesOn ? 1 : 0));
+                shown.append(goesOn ? "\n" : "R[").append(content).append(']');
+            } else {
+                shown.append(content.isEmpty() ? "" : "C[" + content + "]");
+            }
+            before = channel;
+        }
+        return shown.toString();
+    }
+
     private static String shown(List<AnswerPart> parts) {
         StringBuilder shown = new StringBuilder();
         String open = "";
@@ -320,7 +358,7 @@ class AnswerParserTest {
     }
 
     @ParameterizedTest
-    @MethodSource({"hermes", "hermesWithoutMarkers", "reasoning", "llama", "mistral", "gemma", "harmony"})
+    @MethodSource({"hermes", "hermesWithoutMarkers", "reasoning", "llama", "mistral", "gemma", "harmony", "gptOss"})
     void partsDoNotDependOnWhereTheTextIsCut(Case example) {
         String text = example.text();
         assertThat(shown(parse(example, List.of(text)))).isEqualTo(example.parts());

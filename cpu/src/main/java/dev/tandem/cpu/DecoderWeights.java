@@ -20,7 +20,7 @@ import java.util.List;
  * @param norm [hidden]: weights of the last norm
  * @param head the output projection; with tied embeddings, the embeddings packed
  */
-record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, List<PackedMatrix> head) {
+record DecoderWeights(Tensor embeddings, List<Layer> layers, float[] norm, List<PackedMatrix> head) {
 
     /**
      * One decoder layer. A projection is one matrix per run of tensors of one type, their columns side by side.
@@ -52,7 +52,7 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, List<Pa
      * @param type storage type of matrices that are not quantised
      * @throws ModelException if a tensor is missing or has another shape
      */
-    static LlamaWeights load(ModelSpec spec, Weights weights, DataType type, MatrixPacker packer) {
+    static DecoderWeights load(ModelSpec spec, Weights weights, DataType type, MatrixPacker packer) {
         Packing packing = new Packing(type, packer);
         Tensor embeddings = weights.matrix("model.embed_tokens.weight", spec.vocabulary(), spec.hidden());
         List<Layer> layers = new ArrayList<>();
@@ -60,7 +60,7 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, List<Pa
             layers.add(layer(spec, weights, i, packing));
         }
         Tensor head = spec.tiedHead() ? embeddings : weights.matrix("lm_head.weight", spec.vocabulary(), spec.hidden());
-        return new LlamaWeights(
+        return new DecoderWeights(
                 embeddings, layers, weights.vector("model.norm.weight", spec.hidden()), packing.pack(List.of(head)));
     }
 

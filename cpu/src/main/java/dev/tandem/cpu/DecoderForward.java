@@ -30,13 +30,13 @@ import java.util.List;
  *
  * <p>Owned by: engine thread.
  */
-final class LlamaForward {
+final class DecoderForward {
     /** Up to this many rows, computing a row-wise operation here costs less than handing it to the workers. */
     private static final int MAX_SERIAL_ROWS = 4;
 
     private final ModelSpec spec;
     private final ModelConfig config;
-    private final LlamaWeights weights;
+    private final DecoderWeights weights;
     private final KvStores stores;
     private final KvLayout layout;
     private final WorkerPool workers;
@@ -58,9 +58,9 @@ final class LlamaForward {
      * @param precision of activations in GEMMs with quantised matrices
      * @param arena owns the scratch memory
      */
-    LlamaForward(
+    DecoderForward(
             ModelSpec spec,
-            LlamaWeights weights,
+            DecoderWeights weights,
             KvStores stores,
             KvLayout layout,
             WorkerPool workers,
@@ -127,7 +127,7 @@ final class LlamaForward {
 
     /** Computes norm, q, k, v and RoPE, and appends the new tokens' K and V to their KV blocks. */
     void preProjection(Activations a, int layer) {
-        LlamaWeights.Layer w = weights.layers().get(layer);
+        DecoderWeights.Layer w = weights.layers().get(layer);
         boolean normed = spec.norms().onInputs();
         forEachRow(a.rows, row -> {
             if (normed) {
@@ -151,7 +151,7 @@ final class LlamaForward {
         forEachRow(a.rows, row -> rotateAndAppend(a, layer, w, row));
     }
 
-    private void rotateAndAppend(Activations a, int layer, LlamaWeights.Layer w, int row) {
+    private void rotateAndAppend(Activations a, int layer, DecoderWeights.Layer w, int row) {
         int headDim = config.headDim();
         int keys = row * a.qkvWidth + config.heads() * headDim;
         int values = keys + config.kvHeads() * headDim;
@@ -238,7 +238,7 @@ final class LlamaForward {
 
     /** Computes the output projection and the MLP, and adds each to the residual stream. */
     void postProjection(Activations a, int layer) {
-        LlamaWeights.Layer w = weights.layers().get(layer);
+        DecoderWeights.Layer w = weights.layers().get(layer);
         boolean normed = spec.norms().onInputs();
         project(w.output(), a, a.attended, a.attendedWidth, w.attentionNorm());
         forEachRow(a.rows, row -> {

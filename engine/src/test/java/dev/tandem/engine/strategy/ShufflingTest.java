@@ -1,0 +1,145 @@
+package dev.tandem.engine.strategy;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.ContentExecutor;
+import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.executor.Readiness;
+import dev.tandem.engine.kv.PrefixCacheOptions;
+import dev.tandem.engine.kv.PrefixCacheUse;
+import dev.tandem.engine.request.FinishReason;
+import dev.tandem.engine.request.PrefixCaching;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.SplittableRandom;
+import java.util.stream.LongStream;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/**
+ * Random steps over a prefix cache, windows and pools that hold few sequences. The harness checks the blocks after each
+ * step, {@link ContentExecutor} each plan and each KV read. {@code -Dtandem.schedules=N} runs N seeds.
+ */
+class ShufflingTest {
+    private static final int SCHEDULES = Integer.getInteger("tandem.schedules", 150);
+    private static final int REQUESTS = 60;
+    private static final int CONTEXT = 48;
+    private static final int MAX_PROMPT = 36;
+
+    /** Tokens hit on the GPU, on the host and copied, and host blocks of demoted prefixes, over all seeds. */
+    private static final long[] SEEN = new long[4];
+
+    private static int runs;
+
+    static LongStream seeds() {
+        return LongStream.range(0, SCHEDULES);
+    }
+
+    /** The windows of 6 layers: none, one for all, or groups of layers with different ones. */
+    private static List<Integer> windows(SplittableRandom random) {
+        int window = 1 + random.nextInt(20);
+        return switch (random.nextInt(4)) {
+            case 0 -> Collections.nCopies(6, 0);
+            case 1 -> Collections.nCopies(6, window);
+            case 2 -> List.of(window, window, 0, window, window, 0);
+            default -> List.of(window, 2 * window, 0, window, 2 * window, 0);
+        };
+    }
+
+    @ParameterizedTest(name = "seed {0}")
+    @MethodSource("seeds")
+    void everyRequestGetsItsTokens(long seed) {
+        SplittableRandom random = new SplittableRandom(seed);
+        int sequences = 2 + random.nextInt(12);
+        Budget budget = new Budget(sequences + random.nextInt(80), sequences, 40);
+        int gpuBlocks = CONTEXT / 4 + random.nextInt(20);
+        int hostBlock = 4 << random.nextInt(3);
+        int hostBlocks = 1 + random.nextInt(3 * CONTEXT / hostBlock);
+        ContentExecutor executor = new ContentExecutor(
+                windows(random),
+                gpuBlocks,
+                hostBlock,
+                hostBlocks,
+                budget.maxBatchTokens(),
+                CONTEXT,
+                Readiness.random(seed));
+        executor.allowsAsyncScheduling = random.nextBoolean();
+        Shuffling.Takes takes = Shuffling.Takes.values()[random.nextInt(2)];
+        Shuffling policy = new Shuffling(budget, takes, seed);
+        try (EngineHarness engine = new EngineHarness(
+                executor, PolicyScheduler.of(policy), budget, new PrefixCacheOptions(true, seed, -1))) {
+            List<int[]> texts = new ArrayList<>();
+            while (texts.size() < REQUESTS || !engine.loop.isIdle()) {
+                while (texts.size() < REQUESTS && random.nextInt(3) > 0) {
+                    submit(engine, executor, texts, random);
+                }
+                if (!texts.isEmpty() && random.nextInt(20) == 0) {
+                    engine.cancel("r" + random.nextInt(texts.size()));
+                }
+                if (random.nextInt(100) == 0) {
+                    engine.resetPrefixCache();
+                }
+                engine.step();
+                assertThat(executor.plans.size())
+                        .as("the engine does not come to an end")
+                        .isLessThan(20_000);
+            }
+            for (int i = 0; i < REQUESTS; i++) {
+                EngineHarness.Answer answer = engine.answers.get("r" + i);
+                assertThat(answer.reason).as("r%d has ended", i).isNotNull();
+                int prompt = answer.usage.promptTokens();
+                int[] output = Arrays.copyOfRange(texts.get(i), prompt, texts.get(i).length);
+                assertThat(answer.tokens.stream().mapToInt(token -> token).toArray())
+                        .as("r%d", i)
+                        .isEqualTo(Arrays.copyOf(output, answer.tokens.size()));
+                if (answer.reason == FinishReason.LENGTH) {
+                    assertThat(answer.tokens).as("r%d", i).hasSize(output.length);
+                }
+            }
+            assertThat(engine.loop.stats().gpu().used()
+                            + engine.loop.stats().host().used())
+                    .isZero();
+            count(engine.loop.stats().prefixCache());
+        }
+    }
+
+    private static void count(PrefixCacheUse use) {
+        runs++;
+        long[] counts = {use.gpuHits(), use.hostHits(), use.copiedHits(), use.demotions()};
+        Arrays.setAll(SEEN, i -> SEEN[i] + counts[i]);
+    }
+
+    /** A full sample must use the cache in every way, or it tests less than it claims. */
+    @AfterAll
+    static void prefixesWereHitCopiedAndDemoted() {
+        if (runs >= 150) {
+            assertThat(Arrays.stream(SEEN).min().orElseThrow())
+                    .as(Arrays.toString(SEEN))
+                    .isGreaterThan(500);
+        }
+    }
+
+    /** Half of the prompts begin as an earlier request did, its answer included. */
+    private static void submit(
+            EngineHarness engine, ContentExecutor executor, List<int[]> texts, SplittableRandom random) {
+        long key = texts.size();
+        int[] prompt = random.ints(1 + random.nextInt(MAX_PROMPT), 0, 1000).toArray();
+        if (key > 0 && random.nextBoolean()) {
+            int[] earlier = texts.get(random.nextInt(texts.size()));
+            System.arraycopy(earlier, 0, prompt, 0, Math.min(prompt.length, 1 + random.nextInt(earlier.length)));
+        }
+        int max = 1 + random.nextInt(CONTEXT - prompt.length);
+        int[] text = Arrays.copyOf(prompt, prompt.length + max);
+        for (int i = prompt.length; i < text.length; i++) {
+            text[i] = ContentExecutor.token(key, i - 1);
+        }
+        texts.add(text);
+        executor.prompt(key, prompt, "");
+        engine.submit("r" + key, prompt, EngineHarness.greedy(max), PrefixCaching.SHARED);
+    }
+}
