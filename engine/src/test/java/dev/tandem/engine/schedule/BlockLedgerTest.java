@@ -34,61 +34,64 @@ class BlockLedgerTest {
         scene.complete(scene.committer.commit(draft));
     }
 
+    /** A draft in which one sequence leaves the GPU, one returns to it, and one waits whose prefix the host caches. */
+    private static final class Moves {
+        final Scene scene;
+        final Sequence leaving;
+        final Sequence returning;
+        final Sequence starting;
+        final StepDraft draft;
+
+        Moves(int gpuBlocks, int hostBlocks) {
+            scene = scene(gpuBlocks, hostBlocks);
+            cacheOnHost(scene, 1, 9);
+            leaving = scene.content(2).gpu(8);
+            returning = scene.content(3).host(12);
+            starting = scene.content(1).waiting(12);
+            draft = new StepDraft(scene.state, BUDGET);
+        }
+
+        void move() {
+            draft.evict(leaving, true);
+            draft.bringIn(returning);
+            draft.add(0, returning, 1, AttentionSite.GPU_FROM_GPU);
+        }
+    }
+
     @Test
     void aHitOnTheHostLeavesTheRoomOfSequencesThatMoveThere() {
-        Scene scene = scene(8, 5);
-        cacheOnHost(scene, 1, 9);
-        Sequence leaving = scene.content(2).gpu(8);
-        Sequence returning = scene.content(3).host(12);
-        Sequence starting = scene.content(1).waiting(12);
-        StepDraft draft = new StepDraft(scene.state, BUDGET);
-        draft.evict(leaving, true);
-        draft.bringIn(returning);
-        assertThat(draft.hostHit(starting))
+        Moves moves = new Moves(8, 5);
+        moves.move();
+        assertThat(moves.draft.hostHit(moves.starting))
                 .as("its blocks are those that the move needs")
                 .isZero();
-        assertThat(draft.missingOnHost(starting)).isEqualTo(3);
-        draft.add(0, returning, 1, AttentionSite.GPU_FROM_GPU);
-        draft.add(0, leaving, 1, AttentionSite.CPU_FROM_HOST);
-        draft.start(starting, 12, AttentionSite.GPU_PREFILL_OFFLOAD);
-        commit(scene, draft);
-        assertThat(leaving.table().tier()).isEqualTo(KvTier.HOST);
-        assertThat(returning.table().tier()).isEqualTo(KvTier.GPU);
+        assertThat(moves.draft.missingOnHost(moves.starting)).isEqualTo(3);
+        moves.draft.add(0, moves.leaving, 1, AttentionSite.CPU_FROM_HOST);
+        moves.draft.start(moves.starting, 12, AttentionSite.GPU_PREFILL_OFFLOAD);
+        commit(moves.scene, moves.draft);
+        assertThat(moves.leaving.table().tier()).isEqualTo(KvTier.HOST);
+        assertThat(moves.returning.table().tier()).isEqualTo(KvTier.GPU);
     }
 
     @Test
     void aHitOnTheHostIsTakenBesideMovesThatItLeavesRoom() {
-        Scene scene = scene(8, 7);
-        cacheOnHost(scene, 1, 9);
-        Sequence leaving = scene.content(2).gpu(8);
-        Sequence returning = scene.content(3).host(12);
-        Sequence starting = scene.content(1).waiting(12);
-        StepDraft draft = new StepDraft(scene.state, BUDGET);
-        draft.evict(leaving, true);
-        draft.bringIn(returning);
-        assertThat(draft.hostHit(starting)).isEqualTo(8);
-        draft.add(0, returning, 1, AttentionSite.GPU_FROM_GPU);
-        draft.start(starting, 4, AttentionSite.GPU_PREFILL_OFFLOAD);
-        commit(scene, draft);
-        assertThat(starting.computed()).isEqualTo(12);
+        Moves moves = new Moves(8, 7);
+        moves.move();
+        assertThat(moves.draft.hostHit(moves.starting)).isEqualTo(8);
+        moves.draft.start(moves.starting, 4, AttentionSite.GPU_PREFILL_OFFLOAD);
+        commit(moves.scene, moves.draft);
+        assertThat(moves.starting.computed()).isEqualTo(12);
     }
 
     @Test
     void aCopyToTheGpuLeavesTheRoomOfSequencesThatMoveToTheHost() {
-        Scene scene = scene(12, 5);
-        cacheOnHost(scene, 1, 9);
-        Sequence leaving = scene.content(2).gpu(8);
-        Sequence returning = scene.content(3).host(12);
-        Sequence starting = scene.content(1).waiting(12);
-        StepDraft draft = new StepDraft(scene.state, BUDGET);
-        assertThat(draft.hit(starting)).isEqualTo(8);
-        draft.evict(leaving, true);
-        draft.bringIn(returning);
-        assertThat(draft.hit(starting)).isZero();
-        draft.add(0, returning, 1, AttentionSite.GPU_FROM_GPU);
-        draft.start(starting, 12, AttentionSite.GPU_FROM_GPU);
-        commit(scene, draft);
-        assertThat(leaving.table().tier()).isEqualTo(KvTier.HOST);
+        Moves moves = new Moves(12, 5);
+        assertThat(moves.draft.hit(moves.starting)).isEqualTo(8);
+        moves.move();
+        assertThat(moves.draft.hit(moves.starting)).isZero();
+        moves.draft.start(moves.starting, 12, AttentionSite.GPU_FROM_GPU);
+        commit(moves.scene, moves.draft);
+        assertThat(moves.leaving.table().tier()).isEqualTo(KvTier.HOST);
     }
 
     @Test
