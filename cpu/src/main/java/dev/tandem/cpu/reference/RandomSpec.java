@@ -14,8 +14,8 @@ import java.util.Set;
 import java.util.SplittableRandom;
 
 /**
- * Draws small specifications of decoders, with every combination of what {@link ModelSpec} can say, on which executors
- * are compared with {@link ReferenceDecoder}.
+ * Draws small specifications of decoders with random combinations of what {@link ModelSpec} can say. Executors are
+ * compared on them with {@link ReferenceDecoder}.
  */
 public final class RandomSpec {
     private static final int[] HEAD_DIMS = {16, 24, 64, 80, 96, 128, 192, 256};

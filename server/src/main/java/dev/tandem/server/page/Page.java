@@ -32,7 +32,7 @@ public final class Page {
     /** Stands for the style in the document. */
     private static final String STYLE_NAME = "@style@";
     /** The value of {@code Sec-Fetch-Site} for an address that was typed, or opened from outside the browser. */
-    private static final String BY_A_PERSON = "none";
+    private static final String USER_ORIGINATED = "none";
     /** Every file of the page; a file that is not listed is not served. */
     private static final List<String> FILES = List.of(
             "api.js",
@@ -166,7 +166,7 @@ public final class Page {
         headers.put("Referrer-Policy", "no-referrer");
         if (isDocument) {
             headers.put("Vary", "Sec-Fetch-Site");
-            if (!site.equals(BY_A_PERSON)) {
+            if (!site.equals(USER_ORIGINATED)) {
                 headers.put("Cross-Origin-Opener-Policy", "same-origin");
             }
         }
