@@ -430,7 +430,7 @@ public final class KvCache implements KvCapacity {
         long[] prompt = hashes.ofPrompt(sequence);
         int next = use.tokens() / gpuBlockTokens;
         boolean fromHost = use.tokens() > 0 && (use.tier() == KvTier.HOST || use.copies());
-        demotion.noteStart(fromHost || next < prompt.length && demotion.wasEvicted(prompt[next]));
+        demotion.noteStart(fromHost || demotion.wasAnyEvicted(prompt, next));
     }
 
     /** Lists the shared blocks of a use in the sequence's table, which is empty. */

@@ -66,9 +66,19 @@ final class PrefixDemotion {
         evicted[place(hash)] = hash;
     }
 
-    /** Whether the GPU block with this chain hash was evicted, as far as is remembered. */
-    boolean wasEvicted(long hash) {
-        return evicted[place(hash)] == hash;
+    /**
+     * Whether a GPU block with one of these chain hashes was evicted, as far as is remembered. All are looked up,
+     * because the place of each may have been overwritten since.
+     *
+     * @param from the first hash that counts
+     */
+    boolean wasAnyEvicted(long[] hashes, int from) {
+        for (int i = from; i < hashes.length; i++) {
+            if (evicted[place(hashes[i])] == hashes[i]) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private int place(long hash) {

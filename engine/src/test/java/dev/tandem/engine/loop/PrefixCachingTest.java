@@ -119,6 +119,43 @@ class PrefixCachingTest {
         assertThat(slow.answers.get("r1").usage.cachedTokens()).isEqualTo(4);
     }
 
+    /**
+     * A request that comes back for an evicted prefix starts the copies to the host, although other evictions have
+     * overwritten what is remembered of some of its blocks: with the first one alone, seed 4 copied nothing.
+     */
+    @Test
+    void aRequestForAnEvictedPrefixIsNoticedWhateverElseWasEvicted() {
+        for (int seed = 0; seed < 40; seed++) {
+            Budget budget = new Budget(160, 8, 160);
+            ContentExecutor small = new ContentExecutor(1, 64, 200, 160, 256, Readiness.allEarly());
+            EngineHarness harness = new EngineHarness(
+                    small,
+                    PolicyScheduler.of(new GpuOnly(budget, Preemption.RECOMPUTE)),
+                    budget,
+                    PrefixCacheOptions.on(seed));
+            int request = 0;
+            for (int round = 0; round < 2; round++) {
+                int[] prefix = IntStream.range(0, 80).map(i -> i * 7 % 90).toArray();
+                prefix[0] = round;
+                List<int[]> prompts = new ArrayList<>(List.of(prefix));
+                for (int other = 0; other < 5; other++) {
+                    int[] prompt = IntStream.range(0, 80).toArray();
+                    prompt[0] = 100 + 10 * round + other;
+                    prompts.add(prompt);
+                }
+                prompts.add(prefix);
+                for (int[] prompt : prompts) {
+                    small.prompt(request, prompt, "");
+                    harness.submit("r" + request++, prompt, EngineHarness.greedy(8));
+                    harness.run();
+                }
+            }
+            assertThat(harness.loop.stats().prefixCache().copiedHits())
+                    .as("seed %d", seed)
+                    .isEqualTo(76);
+        }
+    }
+
     /** Runs two requests with a common prefix of 12 tokens, each under a policy of its own. */
     private PrefixCacheUse runTwo(Policy first, Policy second) {
         List<Policy> policy = new ArrayList<>(List.of(first));
