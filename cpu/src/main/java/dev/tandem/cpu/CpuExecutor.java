@@ -101,7 +101,6 @@ public final class CpuExecutor implements Executor {
                     .layers(config.layers())
                     .kvBytesPerToken(config.kvBytesPerToken(options.kvType()))
                     .inFlight(MAX_SLOTS, Integer.MAX_VALUE, true)
-                    .scoresPrompts(true)
                     .windows(config.windows())
                     .build();
             this.stores = new KvStores(

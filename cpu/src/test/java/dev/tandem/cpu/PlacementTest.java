@@ -212,7 +212,7 @@ class PlacementTest {
                                 IntStream.of(prompt),
                                 written.get(id).tokens.stream().mapToInt(Integer::intValue))
                         .toArray();
-                scorers.put(id, new PromptScorer("echo", text, LOGPROBS));
+                scorers.put(id, new PromptScorer(text, LOGPROBS));
                 engine.submit(id, text, one, scorers.get(id));
             });
             engine.run();

@@ -27,7 +27,6 @@ record WholeKvExecutor(Executor executor) implements Executor {
                 .layers(limits.layers())
                 .kvBytesPerToken(limits.kvBytesPerToken())
                 .inFlight(limits.slotsPerLayer(), limits.maxInFlight(), limits.completesWithinStep())
-                .scoresPrompts(limits.scoresPrompts())
                 .build();
     }
 

@@ -25,6 +25,7 @@ import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.cuda.sampling.Bitmasks;
 import dev.tandem.cuda.sampling.GpuSampler;
+import dev.tandem.cuda.sampling.PromptScores;
 import dev.tandem.cuda.sampling.SampleReport;
 import dev.tandem.cuda.step.GpuClock;
 import dev.tandem.cuda.step.GraphCache;
@@ -148,6 +149,7 @@ public final class CudaExecutor implements Executor {
                     weights,
                     buffers.logits().values()));
             Bitmasks masks = owned.own(new Bitmasks(device, shape, plan.maxSequences()));
+            PromptScores scores = owned.own(new PromptScores(device, shape, plan.maxRows()));
             GemmAutotuner autotuner = new GemmAutotuner(layerGemms, hardware.choices(), progress);
             autotuner.algorithms(
                     stream,
@@ -238,6 +240,7 @@ public final class CudaExecutor implements Executor {
                     stream,
                     new GpuSampler(kernels, shape, buffers.logits(), hostMemory),
                     masks,
+                    scores,
                     pools,
                     layout,
                     graphs,
@@ -252,6 +255,7 @@ public final class CudaExecutor implements Executor {
                     clock,
                     trace,
                     report,
+                    scores,
                     hostTokens,
                     plan.slots(),
                     time,

@@ -126,7 +126,6 @@ final class ScriptedModel implements Tokenizer, Executor {
                 .gpuBlocks(2048)
                 .maxBatchTokens(256)
                 .kvBytesPerToken(8)
-                .scoresPrompts(true)
                 .build();
     }
 

@@ -10,7 +10,6 @@ import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.cuda.weights.CudaWeights;
 import dev.tandem.model.config.ModelConfig;
 import java.util.List;
-import java.util.Optional;
 
 /**
  * Enqueues a decoder as a sequence of kernels: embed; per layer norm, QKV projection, rotation and KV store, attention,
@@ -66,11 +65,17 @@ public final class CudaForward {
      *
      * @param extent at the layer where it has most rows
      * @param slotLayers where it has those of in-flight tokens
+     * @param scored rows of prompts whose next token is scored
      */
-    public record Pass(StepInputs step, Extent extent, SlotLayers slotLayers) {
+    public record Pass(StepInputs step, Extent extent, SlotLayers slotLayers, ScoredRows scored) {
         /** A sub-batch that has all of its rows at every layer. */
         public Pass(StepInputs step, Extent extent) {
             this(step, extent, SlotLayers.ALL);
+        }
+
+        /** A sub-batch that scores no prompt. */
+        public Pass(StepInputs step, Extent extent, SlotLayers slotLayers) {
+            this(step, extent, slotLayers, ScoredRows.NONE);
         }
 
         /** Whether the step waits for some in-flight tokens. */
@@ -341,27 +346,53 @@ public final class CudaForward {
 
     /**
      * Enqueues the last layer's output projection, MLP and norm. Only rows that will be sampled run these; the others
-     * have stored their K and V.
+     * have stored their K and V. Where rows are scored, all run them.
      *
      * @param before sampled rows of the sub-batch before, which come first in the normed rows
      */
     private void finish(Stream stream, Pass pass, int subBatch, int before) {
         Extent all = pass.after(config.layers() - 1);
-        if (all.sampled() == 0) {
+        boolean scores = pass.scored().count() > 0;
+        if (all.sampled() == 0 && !scores) {
             return;
         }
         Activations a = buffers.activations(subBatch);
-        boolean closes = all.sampled() < all.rows();
+        boolean closes = !scores && all.sampled() < all.rows();
         if (closes && all.has(Part.ROW_WISE)) {
             launchers.rows().compactRows(stream, a, pass.step(), all.sampled());
         }
         Extent extent = closes ? all.sampledOnly() : all;
         Pending pending = postProjection(stream, a, extent, config.layers() - 1);
-        if (extent.has(Part.ROW_WISE)) {
-            long out = buffers.activations(0).normed().address()
-                    + (long) before * shape.hidden() * shape.type().bytes();
-            Optional<StepInputs> samples = closes ? Optional.empty() : Optional.of(pass.step());
-            launchers.rows().lastNorm(stream, a, extent, pending, samples, out);
+        score(stream, pass.scored(), a, extent, pending);
+        if (extent.has(Part.ROW_WISE) && extent.sampled() > 0) {
+            long first = buffers.activations(0).normed().address();
+            long out = first + (long) before * shape.hidden() * shape.type().bytes();
+            long rowMap = closes ? 0 : pass.step().samples();
+            launchers.rows().lastNorm(stream, a, extent, pending, rowMap, extent.sampled(), out);
+        }
+    }
+
+    /**
+     * Enqueues the scores of prompts' rows, as many at a time as there is room for logits. They are in the way of no
+     * sampled row: of the first sub-batch none is normed yet, and prompts are in no other.
+     */
+    private void score(Stream stream, ScoredRows scored, Activations a, Extent extent, Pending pending) {
+        int room = buffers.logits().rows();
+        Activations first = buffers.activations(0);
+        for (int from = 0; from < scored.count(); from += room) {
+            ScoredRows some = scored.part(from, Math.min(room, scored.count() - from));
+            launchers
+                    .rows()
+                    .lastNorm(
+                            stream,
+                            a,
+                            extent,
+                            pending,
+                            some.rows(),
+                            some.count(),
+                            first.normed().address());
+            gemms.head(stream, plan, first, some.count());
+            buffers.logits().score(stream, some);
         }
     }
 

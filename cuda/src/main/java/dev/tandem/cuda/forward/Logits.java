@@ -22,10 +22,12 @@ public final class Logits implements AutoCloseable {
     private final DeviceBuffer partials;
     private final DeviceBuffer finished;
     private final DeviceBuffer chosen;
+    private final int rows;
 
     /** @param sampled max rows with logits */
     Logits(Device device, Stream stream, Kernels kernels, ModelShape shape, int sampled) {
         this.kernels = kernels;
+        this.rows = sampled;
         values = buffer(device, 4L * sampled * shape.vocabulary(), "logits");
         partials = buffer(device, 8L * sampled * KernelConstants.ARGMAX_PARTS, "argmax partial results");
         finished = buffer(device, 4L * sampled, "argmax counters");
@@ -42,6 +44,11 @@ public final class Logits implements AutoCloseable {
     /** [sampled rows, vocabulary] fp32. */
     public DeviceBuffer values() {
         return values;
+    }
+
+    /** Max rows. */
+    int rows() {
+        return rows;
     }
 
     /** [sampled rows] sampled tokens; -1 where logits are NaN or infinite. */
@@ -63,6 +70,11 @@ public final class Logits implements AutoCloseable {
                 partials.address(),
                 finished.address(),
                 chosen.address());
+    }
+
+    /** Launches the scores of prompts' rows, which have the first logits. */
+    void score(Stream stream, ScoredRows scored) {
+        kernels.score.launch(stream, scored.count(), 1, values.address(), scored.targets(), scored.scores());
     }
 
     @Override

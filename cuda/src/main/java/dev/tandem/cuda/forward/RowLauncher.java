@@ -9,7 +9,6 @@ import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.cuda.weights.CudaWeights;
 import dev.tandem.model.config.Rope;
 import java.util.List;
-import java.util.Optional;
 
 /** Launches the row-wise kernels between the GEMMs (rows.cu): embedding, norms, rotation, SwiGLU, compact_rows. */
 public final class RowLauncher {
@@ -81,28 +80,29 @@ public final class RowLauncher {
                 extent,
                 pending,
                 weight,
-                Optional.empty(),
+                0L,
+                extent.rows(),
                 a.normed().address(),
                 mapLayer);
     }
 
     /**
-     * Launches the norm after the last layer, of the sampled rows alone.
+     * Launches the norm after the last layer, of some rows alone. The residual stream does not change.
      *
-     * @param samples the rows; empty where they are at the front already
+     * @param rowMap address of the rows' numbers; 0 where they are at the front already
+     * @param rows number of rows
      * @param out address of the first row's norm
      */
-    void lastNorm(
-            Stream stream, Activations a, Extent extent, Pending pending, Optional<StepInputs> samples, long out) {
-        Kernels.Norm norm = kernels.addNorm(extent.sampled());
+    void lastNorm(Stream stream, Activations a, Extent extent, Pending pending, long rowMap, int rows, long out) {
         norm(
                 stream,
-                norm,
+                kernels.addNorm(rows),
                 a,
                 extent,
                 pending,
                 weights.norm,
-                samples,
+                rowMap,
+                rows,
                 out,
                 shape.config().layers());
     }
@@ -114,20 +114,21 @@ public final class RowLauncher {
             Extent extent,
             Pending pending,
             long weight,
-            Optional<StepInputs> samples,
+            long rowMap,
+            int rows,
             long out,
             int mapLayer) {
         norm.kernel()
                 .launch(
                         stream,
-                        samples.isPresent() ? extent.sampled() : extent.rows(),
+                        rows,
                         norm.blocks(),
                         a.residual().address(),
                         pending.partials(),
                         pending.splits(),
                         extent.rows(),
                         weight,
-                        samples.map(StepInputs::samples).orElse(0L),
+                        rowMap,
                         out,
                         epsilon,
                         extent.firstSlot(),

@@ -160,7 +160,8 @@ public final class KernelCatalogue {
                         waiting("sample", KernelConstants.SAMPLE_THREADS, 0),
                         waiting("adjust", KernelConstants.ARGMAX_THREADS, 0),
                         waiting("mask_logits", KernelConstants.ARGMAX_THREADS, 0),
-                        waiting("logprobs", KernelConstants.SAMPLE_THREADS, 0))));
+                        waiting("logprobs", KernelConstants.SAMPLE_THREADS, 0),
+                        waiting("score", KernelConstants.SAMPLE_THREADS, 0))));
         units.add(new Unit(
                 "host_transfer",
                 common,

@@ -46,7 +46,7 @@ public final class KernelConstants {
     static final int MOVE_THREADS = 512;
     /** Threads per block of {@code argmax}, {@code adjust} and {@code mask_logits}. */
     static final int ARGMAX_THREADS = 256;
-    /** Threads per block of {@code sample} and {@code logprobs}. */
+    /** Threads per block of {@code sample}, {@code logprobs} and {@code score}. */
     static final int SAMPLE_THREADS = 1024;
     /** Threads per block of {@code transfer}, {@code send_in_flight} and {@code receive_in_flight}. */
     static final int TRANSFER_THREADS = 256;
@@ -86,6 +86,9 @@ public final class KernelConstants {
     public static final int DECODE_OVERLAPS_PREFILL = 4;
     /** Flag of {@code decode_attention}: in-flight tokens leave and return in slots. */
     public static final int DECODE_EXCHANGES = 8;
+
+    /** Words per row that {@code score} writes: a log-probability, a rank, and the alternatives with theirs. */
+    public static final int SCORE_WORDS = 2 + 2 * SamplingParams.MAX_LOGPROBS;
 
     private KernelConstants() {}
 
@@ -129,6 +132,7 @@ public final class KernelConstants {
                 define("ABORTED", ABORTED),
                 define("ABORTED_BY_TRANSFER", ABORTED_BY_TRANSFER),
                 define("MAX_LOGPROBS", SamplingParams.MAX_LOGPROBS),
+                define("SCORE_WORDS", SCORE_WORDS),
                 define("DECODE_TRANSFERS", DECODE_TRANSFERS),
                 define("DECODE_LAST_LAYER", DECODE_LAST_LAYER),
                 define("DECODE_OVERLAPS_PREFILL", DECODE_OVERLAPS_PREFILL),

@@ -62,6 +62,7 @@ public final class Kernels implements AutoCloseable {
     public final Kernel adjust;
     public final Kernel maskLogits;
     public final Kernel logprobs;
+    public final Kernel score;
     public final Kernel transfer;
     public final Kernel sendInFlight;
     public final Kernel receiveInFlight;
@@ -133,6 +134,7 @@ public final class Kernels implements AutoCloseable {
         adjust = sampling.kernel("adjust");
         maskLogits = sampling.kernel("mask_logits");
         logprobs = sampling.kernel("logprobs");
+        score = sampling.kernel("score");
         Loaded hostTokens = next.next();
         transfer = hostTokens.kernel("transfer");
         sendInFlight = hostTokens.kernel("send_in_flight");

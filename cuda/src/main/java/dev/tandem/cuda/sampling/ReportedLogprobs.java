@@ -40,9 +40,20 @@ final class ReportedLogprobs implements AutoCloseable {
             return Optional.empty();
         }
         MemorySegment words = pinned.memory().asSlice(4L * WORDS * (rows * slot + row), 4L * WORDS);
-        int[] tokens = words.asSlice(4, 4L * alternatives).toArray(JAVA_INT);
-        float[] logprobs = words.asSlice(4 + 4L * MAX, 4L * alternatives).toArray(JAVA_FLOAT);
-        return Optional.of(new TokenLogprobs(words.get(JAVA_FLOAT, 0), tokens, logprobs));
+        return Optional.of(read(words.get(JAVA_FLOAT, 0), words.asSlice(4), alternatives));
+    }
+
+    /**
+     * Reads the log-probabilities of a row.
+     *
+     * @param own that of its token
+     * @param list ids and log-probabilities as {@code mostProbable} of sample.cu writes them
+     * @param alternatives that were requested
+     */
+    static TokenLogprobs read(float own, MemorySegment list, int alternatives) {
+        int[] tokens = list.asSlice(0, 4L * alternatives).toArray(JAVA_INT);
+        float[] logprobs = list.asSlice(4L * MAX, 4L * alternatives).toArray(JAVA_FLOAT);
+        return new TokenLogprobs(own, tokens, logprobs);
     }
 
     @Override

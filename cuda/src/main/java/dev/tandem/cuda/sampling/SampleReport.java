@@ -107,13 +107,17 @@ public final class SampleReport implements AutoCloseable {
     private Choice choice(TokenSampler sampler, Optional<TokenSampler.Draw> draw, int slot, int index) {
         int token = of(slot).getAtIndex(JAVA_INT, index);
         if (token < 0) {
-            throw new SamplingException(TokenSampler.NOT_FINITE + (shape.type() == DataType.FLOAT16 ? OVERFLOW : ""));
+            throw notFinite(shape);
         }
         if (draw.isPresent()) {
             return sampler.chosen(token, logprobs.read(slot, index, draw.get().logprobs()));
         }
         read(index);
         return sampler.choose(rowLogits, 0, vocabulary, scratch);
+    }
+
+    static SamplingException notFinite(ModelShape shape) {
+        return new SamplingException(TokenSampler.NOT_FINITE + (shape.type() == DataType.FLOAT16 ? OVERFLOW : ""));
     }
 
     /** The logits of a row sampled in the last step. */

@@ -185,7 +185,7 @@ public final class GraphCache implements AutoCloseable {
      * @param padded whether the step has one batch, padded to a bucket of rows
      */
     public void launch(List<Pass> passes, boolean padded) {
-        if (padded || passes.stream().allMatch(pass -> mayRepeat(pass.extent()))) {
+        if (padded || passes.stream().allMatch(GraphCache::mayRepeat)) {
             SameLayerKey key = new SameLayerKey(
                     passes.stream().map(pass -> pass.extent().graphShape()).toList(), pools.moving());
             if (++shapes.get(key, any -> new Count()).steps >= REPEATS) {
@@ -200,8 +200,10 @@ public final class GraphCache implements AutoCloseable {
         run(passes);
     }
 
-    private static boolean mayRepeat(Extent extent) {
-        return extent.rows() <= MAX_SAME_LAYER_ROWS
+    private static boolean mayRepeat(Pass pass) {
+        Extent extent = pass.extent();
+        return pass.scored().count() == 0
+                && extent.rows() <= MAX_SAME_LAYER_ROWS
                 && extent.tiles() == 0
                 && extent.slots() == 0
                 && extent.resumed() == 0

@@ -4,6 +4,7 @@ import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.cuda.hostattention.HostTokenTracker;
 import dev.tandem.cuda.kv.KvPools;
+import dev.tandem.cuda.sampling.PromptScores;
 import dev.tandem.cuda.sampling.SampleReport;
 import dev.tandem.cuda.step.StepLauncher.Launched;
 import dev.tandem.cuda.step.StepLauncher.Sampling;
@@ -85,6 +86,7 @@ public final class OutstandingSteps {
             GpuClock clock,
             StepTrace trace,
             SampleReport report,
+            PromptScores scores,
             Optional<HostTokenTracker> hostTokens,
             int maxSlots,
             Clock time,
@@ -95,7 +97,7 @@ public final class OutstandingSteps {
         this.clock = clock;
         this.trace = trace;
         this.report = report;
-        this.results = new StepResults(report, hostTokens);
+        this.results = new StepResults(report, scores, hostTokens);
         this.hostTokens = hostTokens;
         this.maxSlots = maxSlots;
         this.time = time;

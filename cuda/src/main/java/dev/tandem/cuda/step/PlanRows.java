@@ -98,6 +98,10 @@ public final class PlanRows {
                 throw new ExecutorException("the CUDA executor cannot run a row read by " + chunk.site()
                         + (hasHostTier ? " in this sub-batch" : ": it has no attention threads"));
             }
+            if (!first && chunk.scores(0)) {
+                throw new ExecutorException("the CUDA executor scores prompts in the first sub-batch alone, and"
+                        + " sequence " + chunk.sequence() + " is in another");
+            }
         }
     }
 

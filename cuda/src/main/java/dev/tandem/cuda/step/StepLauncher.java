@@ -3,6 +3,7 @@ package dev.tandem.cuda.step;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.forward.CudaForward.Pass;
 import dev.tandem.cuda.forward.Extent;
+import dev.tandem.cuda.forward.ScoredRows;
 import dev.tandem.cuda.forward.SlotLayers;
 import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.cuda.hostattention.HostToken;
@@ -12,6 +13,7 @@ import dev.tandem.cuda.hostattention.HostTokenTracker.ReturnLayers;
 import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.cuda.sampling.Bitmasks;
 import dev.tandem.cuda.sampling.GpuSampler;
+import dev.tandem.cuda.sampling.PromptScores;
 import dev.tandem.cuda.step.StepLayout.Filled;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.sampling.TokenSampler;
@@ -35,6 +37,7 @@ public final class StepLauncher {
     private final Stream stream;
     private final GpuSampler sampler;
     private final Bitmasks masks;
+    private final PromptScores scores;
     private final KvPools pools;
     private final StepLayout layout;
     private final GraphCache graphs;
@@ -59,7 +62,7 @@ public final class StepLauncher {
         GRAPH_PER_LAYER,
         /**
          * The step has many rows, two sub-batches, same-layer tokens or resumed tokens: a graph where its shape
-         * repeats, else kernel by kernel.
+         * repeats, else kernel by kernel. Steps that score prompts are never graphs.
          */
         PASSES
     }
@@ -74,6 +77,7 @@ public final class StepLauncher {
      * @param passes sub-batches that wait for host tokens
      * @param draws how each row of {@code sampled} is drawn; empty where the engine samples, and for skipped sequences
      * @param skipped sequences whose rows are not sampled
+     * @param scored chunks whose prompts are scored
      */
     public record Launched(
             StepBuffer inputs,
@@ -83,13 +87,14 @@ public final class StepLauncher {
             int slots,
             int passes,
             List<Optional<TokenSampler.Draw>> draws,
-            Set<Long> skipped) {
+            Set<Long> skipped,
+            List<PromptScores.Scored> scored) {
         private int samples() {
             return firstSlotSample + slots;
         }
 
         private Launched with(List<Optional<TokenSampler.Draw>> drawn, Set<Long> without) {
-            return new Launched(inputs, sampled, onGpu, firstSlotSample, slots, passes, drawn, without);
+            return new Launched(inputs, sampled, onGpu, firstSlotSample, slots, passes, drawn, without, scored);
         }
     }
 
@@ -114,6 +119,7 @@ public final class StepLauncher {
             Stream stream,
             GpuSampler sampler,
             Bitmasks masks,
+            PromptScores scores,
             KvPools pools,
             StepLayout layout,
             GraphCache graphs,
@@ -124,6 +130,7 @@ public final class StepLauncher {
         this.stream = stream;
         this.sampler = sampler;
         this.masks = masks;
+        this.scores = scores;
         this.pools = pools;
         this.layout = layout;
         this.graphs = graphs;
@@ -135,7 +142,7 @@ public final class StepLauncher {
     }
 
     private static Launched nothing(StepBuffers inputs) {
-        return new Launched(inputs.first(), List.of(), true, 0, 0, 0, List.of(), Set.of());
+        return new Launched(inputs.first(), List.of(), true, 0, 0, 0, List.of(), Set.of(), List.of());
     }
 
     /**
@@ -243,6 +250,9 @@ public final class StepLauncher {
         for (Chunk chunk : batches.getFirst()) {
             rows += chunk.rows();
             offloadsPrefill |= chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD;
+            if (chunk.scores(0)) {
+                return LaunchKind.PASSES;
+            }
             if (chunk.site() != AttentionSite.GPU_FROM_GPU && chunk.site() != AttentionSite.GPU_PREFILL_OFFLOAD) {
                 return LaunchKind.PASSES;
             }
@@ -316,7 +326,7 @@ public final class StepLauncher {
         step.upload(stream);
         launch.accept(key);
         int returned = slotLayers.after(layers - 1) ? slots : 0;
-        return new Launched(step, sampled, onGpu, firstSample, returned, 0, draws, Set.of());
+        return new Launched(step, sampled, onGpu, firstSample, returned, 0, draws, Set.of(), List.of());
     }
 
     private Launched passes(
@@ -329,6 +339,8 @@ public final class StepLauncher {
         List<Chunk> sampled = new ArrayList<>();
         List<Pass> passes = new ArrayList<>(batches.size());
         List<StepBuffer> steps = new ArrayList<>(batches.size());
+        List<PromptScores.Scored> scored = new ArrayList<>();
+        scores.clear();
         long tasks = sameLayer == 0 ? 0 : hostTokens.orElseThrow().queues().reserveTasks((long) sameLayer * layers);
         int before = 0;
         boolean padded = false;
@@ -355,6 +367,7 @@ public final class StepLauncher {
                 rows = bucket;
                 samples = bucket;
             }
+            ScoredRows scoredRows = scores.add(chunks, scored);
             passes.add(new Pass(
                     step,
                     Extent.of(rows, samples)
@@ -364,17 +377,19 @@ public final class StepLauncher {
                             .withResumed(resumedHere.size())
                             .withHostTokens(filled.hostTokens()),
                     SlotLayers.resuming(
-                            resumedHere.stream().map(Resumed::earliestLayer).toList())));
+                            resumedHere.stream().map(Resumed::earliestLayer).toList()),
+                    scoredRows));
             steps.add(step);
         }
         boolean onGpu = drawsOnGpu(inputs.first(), sampled);
         List<Optional<TokenSampler.Draw>> draws = drawsNow(inputs.first(), sampled, sampling);
         pools.upload(stream);
         steps.forEach(step -> step.upload(stream));
+        scores.upload(stream);
         graphs.launch(passes, padded);
         int waiting = sameLayer + resumed.size() > 0 ? passes.size() : 0;
         int returned = slots + resumed.size();
-        return new Launched(inputs.first(), sampled, onGpu, sampled.size(), returned, waiting, draws, Set.of());
+        return new Launched(inputs.first(), sampled, onGpu, sampled.size(), returned, waiting, draws, Set.of(), scored);
     }
 
     /** Whether a step of one batch is a decode step with same-layer tokens, which is padded so that it has a graph. */

@@ -1,8 +1,10 @@
 package dev.tandem.cuda.step;
 
 import dev.tandem.cuda.hostattention.HostTokenTracker;
+import dev.tandem.cuda.sampling.PromptScores;
 import dev.tandem.cuda.sampling.SampleReport;
 import dev.tandem.cuda.step.StepLauncher.Launched;
+import dev.tandem.engine.sampling.SamplingException;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.CpuTasks;
@@ -20,11 +22,13 @@ import java.util.Optional;
  */
 final class StepResults {
     private final SampleReport report;
+    private final PromptScores scores;
     /** Empty without attention threads. */
     private final Optional<HostTokenTracker> hostTokens;
 
-    StepResults(SampleReport report, Optional<HostTokenTracker> hostTokens) {
+    StepResults(SampleReport report, PromptScores scores, Optional<HostTokenTracker> hostTokens) {
         this.report = report;
+        this.scores = scores;
         this.hostTokens = hostTokens;
     }
 
@@ -50,6 +54,7 @@ final class StepResults {
             tokens.collectReleased(paused, lost);
             tokens.endSameLayer();
         });
+        launched.scored().forEach(scored -> read(scored, lost));
         for (int i = 0; i < launched.sampled().size(); i++) {
             Chunk chunk = launched.sampled().get(i);
             boolean isLost = lost.stream().anyMatch(token -> token.sequence() == chunk.sequence());
@@ -68,5 +73,15 @@ final class StepResults {
         StepTimes times = hostTokens.map(HostTokenTracker::times).orElse(StepTimes.NONE);
         CpuTasks tasks = hostTokens.map(HostTokenTracker::tasks).orElse(CpuTasks.NONE);
         return new StepResult(step, sampled, List.of(), paused, lost, times, tasks);
+    }
+
+    /** Reads the scores of a chunk; when its logits are not finite, its sequence is lost. */
+    private void read(PromptScores.Scored scored, List<StepResult.Lost> lost) {
+        try {
+            scores.read(scored);
+        } catch (SamplingException e) {
+            String message = String.valueOf(e.getMessage());
+            lost.add(new StepResult.Lost(scored.chunk().sequence(), StepResult.Cause.SAMPLING, message, false));
+        }
     }
 }

@@ -1,5 +1,5 @@
 // Sampling: from logits [rows][VOCABULARY] fp32, of which VOCABULARY_REAL are tokens, to tokens [rows]. Kernels:
-// argmax, adjust, mask_logits, sample, logprobs.
+// argmax, adjust, mask_logits, sample, logprobs, score.
 //
 // Shared memory: 32 candidates or sums for reductions of a thread block. sample has a histogram of BINS 64-bit totals.
 // No dynamic shared memory.
@@ -153,11 +153,44 @@ __device__ u64 maxBelow(const float *logits, u64 limit) {
     return blockMax(best);
 }
 
+// Returns the sum over the threads, in an order that depends on nothing but their number. The whole thread block, of 32
+// warps, calls it.
+__device__ double blockTotal(double v) {
+    __shared__ double totals[32];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (int i = 16; i; i >>= 1) v += __shfl_xor_sync(~0u, v, i);
+    if (lane == 0) totals[warp] = v;
+    __syncthreads();
+    v = totals[lane];
+    for (int i = 16; i; i >>= 1) v += __shfl_xor_sync(~0u, v, i);
+    __syncthreads();
+    return v;
+}
+
+// Returns the logarithm of the sum of the exponentials of a row, whose largest logit is `top`.
+__device__ double logSumExp(const float *logits, float top) {
+    double sum = 0;
+    for (int i = threadIdx.x; i < VOCABULARY_REAL; i += SAMPLE_THREADS) sum += expf(logits[i] - top);
+    return top + log(blockTotal(sum));
+}
+
+// Writes the ids of the `count` most probable tokens of a row to out, and their log-probabilities MAX_LOGPROBS further.
+// `best` is the most probable one as a candidate, `total` the row's logSumExp.
+__device__ void mostProbable(const float *logits, u64 best, double total, int count, float *out) {
+    for (int k = 0; k < count; k++) {
+        if (k > 0) best = maxBelow(logits, best);
+        int id = (int)~(word)best;
+        if (threadIdx.x == 0) {
+            ((int *)out)[k] = id;
+            out[MAX_LOGPROBS + k] = (float)(logits[id] - total);
+        }
+    }
+}
+
 // Log-probabilities of the logits, to pinned host memory: out [rows] of { the sampled token's, MAX_LOGPROBS ids,
 // MAX_LOGPROBS log-probabilities }, of which d.logprobs - 1 are written. grid (draws, then slots, as in `sample`)
 extern "C" __global__ void __launch_bounds__(SAMPLE_THREADS) logprobs(const float *all, const Draw *draws,
         const int *tokens, int count, int firstSample, const HostTokens *hostTokens, int layers, float *out) {
-    __shared__ double partial[32];
     dependencyWait();
     int hostToken = blockIdx.x < count ? -1 : inFlightToken(hostTokens, layers, blockIdx.x - count);
     if (blockIdx.x >= count && hostToken < 0) return;
@@ -166,26 +199,36 @@ extern "C" __global__ void __launch_bounds__(SAMPLE_THREADS) logprobs(const floa
     if (wanted == 0 || tokens[row] < 0) return;
     const float *logits = all + (size_t)row * VOCABULARY;
     u64 best = maxBelow(logits, ~0ull);
-    float top = logits[(int)~(word)best];
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    double sum = 0;
-    for (int i = threadIdx.x; i < VOCABULARY_REAL; i += SAMPLE_THREADS) sum += expf(logits[i] - top);
-    for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(~0u, sum, i);
-    if (lane == 0) partial[warp] = sum;
-    __syncthreads();
-    sum = partial[lane];
-    for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(~0u, sum, i);
-    double total = top + log(sum);
+    double total = logSumExp(logits, logits[(int)~(word)best]);
     float *mine = out + (size_t)row * (1 + 2 * MAX_LOGPROBS);
     if (threadIdx.x == 0) mine[0] = (float)(logits[tokens[row]] - total);
-    for (int k = 0; k < wanted - 1; k++) {
-        if (k > 0) best = maxBelow(logits, best);
-        int id = (int)~(word)best;
-        if (threadIdx.x == 0) {
-            ((int *)mine)[1 + k] = id;
-            mine[1 + MAX_LOGPROBS + k] = (float)(logits[id] - total);
-        }
+    mostProbable(logits, best, total, wanted - 1, mine + 1);
+}
+
+// Log-probabilities of the tokens that follow in prompts, to pinned host memory. targets [rows] of { that token, number
+// of alternatives }. out [rows] of { its log-probability, its rank from 1 as an int, then what mostProbable writes }.
+// The rank is 0, and nothing else is written, if a logit is NaN or infinite. grid (rows)
+extern "C" __global__ void __launch_bounds__(SAMPLE_THREADS) score(const float *all, const int2 *targets,
+        float *out) {
+    dependencyWait();
+    int2 target = targets[blockIdx.x];
+    const float *logits = all + (size_t)blockIdx.x * VOCABULARY;
+    float *mine = out + (size_t)blockIdx.x * SCORE_WORDS;
+    float own = logits[target.x];
+    int better = 0;
+    bool invalid = false;
+    for (int i = threadIdx.x; i < VOCABULARY_REAL; i += SAMPLE_THREADS) {
+        invalid |= !(fabsf(logits[i]) < INFINITE);
+        better += logits[i] > own;
     }
+    invalid = __syncthreads_or(invalid);
+    int rank = invalid ? 0 : 1 + (int)blockTotal(better);
+    if (threadIdx.x == 0) ((int *)mine)[1] = rank;
+    if (invalid) return;
+    u64 best = maxBelow(logits, ~0ull);
+    double total = logSumExp(logits, logits[(int)~(word)best]);
+    if (threadIdx.x == 0) mine[0] = (float)(own - total);
+    mostProbable(logits, best, total, target.y, mine + 2);
 }
 
 // Samples tokens[d.row]: temperature, min-p, top-k, then top-p of the tokens that top-k keeps. The token is that at
@@ -225,13 +268,7 @@ extern "C" __global__ void __launch_bounds__(SAMPLE_THREADS) sample(const float 
         double sum = 0;
         for (int i = threadIdx.x; i < VOCABULARY_REAL; i += SAMPLE_THREADS)
             if (key(logits[i]) >= from) sum += weight(logits[i]);
-        for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(~0u, sum, i);
-        if (lane == 0) partial[warp] = sum;
-        __syncthreads();
-        sum = partial[lane];
-        for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(~0u, sum, i);
-        __syncthreads();
-        return sum;
+        return blockTotal(sum);
     };
     double total = mass(lowest);
     if (d.topP < 1) {

@@ -11,9 +11,11 @@ import dev.tandem.cuda.kv.TransferChecksums;
 import dev.tandem.cuda.sampling.Bitmasks;
 import dev.tandem.cuda.step.StepBuffer;
 import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.request.TokenLogprobs;
 import dev.tandem.engine.sampling.Adjustments;
 import dev.tandem.engine.sampling.Choice;
 import dev.tandem.engine.sampling.Grammar;
+import dev.tandem.engine.sampling.PromptScorer;
 import dev.tandem.engine.sampling.RandomGrammar;
 import dev.tandem.engine.sampling.RandomSampling;
 import dev.tandem.engine.sampling.SamplingReference;
@@ -56,7 +58,9 @@ class KernelTest {
                 GpuRig.shape(4, 2, 80, 72, 90, 301, DataType.BFLOAT16),
                 GpuRig.shape(6, 2, 16, 96, 150, 301, DataType.FLOAT16),
                 GpuRig.shape(10, 2, 128, 320, 352, 301, DataType.BFLOAT16),
-                GpuRig.shape(14, 2, 128, 320, 352, 301, DataType.FLOAT16));
+                GpuRig.shape(14, 2, 128, 320, 352, 301, DataType.FLOAT16),
+                GpuRig.shape(6, 1, 192, 320, 352, 301, DataType.BFLOAT16),
+                GpuRig.shape(11, 1, 64, 320, 352, 301, DataType.FLOAT16));
     }
 
     /** Sizes of {@link #shapes} with the variants of Gemma 3 and OLMo 3. */
@@ -465,6 +469,62 @@ class KernelTest {
                             assertThat(probabilities[at + 21 + i]).isCloseTo(logprobs.topLogprobs()[i], offset(1e-4f));
                         }
                     });
+                }
+            }
+        }
+    }
+
+    /** Scores of prompts, with ties and with logits that are not finite, compared with {@code PromptScorer}. */
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void scores(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            int vocabulary = shape.config().vocabulary();
+            int width = shape.vocabulary();
+            int rows = 37;
+            int words = KernelConstants.SCORE_WORDS;
+            int max = SamplingParams.MAX_LOGPROBS;
+            float[] logits = rig.floats(rows * width, 3);
+            System.arraycopy(logits, width + 1, logits, width + 3, 4); // ties
+            logits[2 * width] = Float.NaN;
+            logits[3 * width + vocabulary - 1] = Float.NEGATIVE_INFINITY;
+            if (width > vocabulary) {
+                logits[4 * width + vocabulary] = Float.NaN; // padding
+            }
+            int[] prompt = new int[rows + 1];
+            int[] targets = new int[2 * rows];
+            for (int row = 0; row < rows; row++) {
+                prompt[row + 1] = row == 1 ? 3 : row * 7919 % vocabulary;
+                targets[2 * row] = prompt[row + 1];
+                targets[2 * row + 1] = row % 2 == 0 ? max : row % 5;
+            }
+            DeviceBuffer out = rig.zeros(4L * rows * words);
+            rig.kernels.score.launch(
+                    rig.stream,
+                    rows,
+                    1,
+                    rig.put(logits).address(),
+                    rig.put(targets).address(),
+                    out.address());
+            float[] floats = rig.floats(out, rows * words);
+            int[] ints = rig.ints(out, rows * words);
+            for (int row = 0; row < rows; row++) {
+                int at = row * words;
+                int alternatives = targets[2 * row + 1];
+                if (row == 2 || row == 3) {
+                    assertThat(ints[at + 1]).as("rank of row %d", row).isZero();
+                    continue;
+                }
+                PromptScorer scorer = new PromptScorer(prompt, alternatives);
+                scorer.score(row, logits, row * width, vocabulary, new SamplingScratch());
+                TokenLogprobs expected = scorer.score(row + 1).orElseThrow();
+                assertThat(ints[at + 1]).as("rank of row %d", row).isEqualTo(scorer.rank(row + 1));
+                assertThat(floats[at]).as("row %d", row).isCloseTo(expected.logprob(), offset(1e-4f));
+                assertThat(Arrays.copyOfRange(ints, at + 2, at + 2 + alternatives))
+                        .as("alternatives of row %d", row)
+                        .isEqualTo(expected.topTokens());
+                for (int i = 0; i < alternatives; i++) {
+                    assertThat(floats[at + 2 + max + i]).isCloseTo(expected.topLogprobs()[i], offset(1e-4f));
                 }
             }
         }

@@ -5,11 +5,14 @@ import static org.assertj.core.api.Assertions.assertThatCode;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.sampling.PromptScorer;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.SubBatch;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
@@ -53,6 +56,29 @@ class PlanRowsTest {
                 .hasMessageContaining("65 finish within the step")
                 .hasMessageContaining("64 slots")
                 .hasMessageContaining("--max-num-seqs");
+    }
+
+    @Test
+    void promptsAreScoredInTheFirstSubBatchAlone() {
+        int[] prompt = {5, 6, 7};
+        Chunk chunk = new Chunk(
+                3,
+                0,
+                new int[] {5},
+                List.of(KvView.of(new int[] {0})),
+                AttentionSite.GPU_FROM_GPU,
+                Optional.empty(),
+                Optional.of(new PromptScorer(prompt, 0)));
+        SubBatch other = new SubBatch(List.of());
+        SubBatch scored = new SubBatch(List.of(chunk));
+        assertThatCode(() -> PlanRows.ordered(plan(List.of(scored, other)), 64)).doesNotThrowAnyException();
+        assertThatThrownBy(() -> PlanRows.ordered(plan(List.of(other, scored)), 64))
+                .isInstanceOf(ExecutorException.class)
+                .hasMessageContaining("sequence 3");
+    }
+
+    private static StepPlan plan(List<SubBatch> batches) {
+        return new StepPlan(1, List.of(), batches, List.of(), 0, List.of(), List.of());
     }
 
     private static StepPlan sampling(SamplingParams params) {

@@ -28,7 +28,6 @@ public final class ExecutorLimits {
     private final boolean completesWithinStep;
     private final int piggybackedTokens;
     private final long maxSharedBlocks;
-    private final boolean scoresPrompts;
     private final List<Integer> windows;
     private final KvLayout layout;
 
@@ -53,7 +52,6 @@ public final class ExecutorLimits {
         completesWithinStep = builder.completesWithinStep;
         piggybackedTokens = builder.piggybackedTokens;
         maxSharedBlocks = builder.maxSharedBlocks;
-        scoresPrompts = builder.scoresPrompts;
         windows = builder.windows;
         layout = KvLayout.of(windows, hostBlockTokens, maxBatchTokens);
     }
@@ -162,11 +160,6 @@ public final class ExecutorLimits {
         return maxSharedBlocks;
     }
 
-    /** Whether it computes the logits of all tokens of a prompt for a {@code PromptScorer}. */
-    public boolean scoresPrompts() {
-        return scoresPrompts;
-    }
-
     /** Which part of its KV a sequence holds, by group of layers. */
     public KvLayout layout() {
         return layout;
@@ -220,7 +213,6 @@ public final class ExecutorLimits {
         private boolean completesWithinStep;
         private int piggybackedTokens;
         private long maxSharedBlocks = Long.MAX_VALUE;
-        private boolean scoresPrompts;
         private List<Integer> windows = List.of();
 
         private Builder() {}
@@ -320,12 +312,6 @@ public final class ExecutorLimits {
         /** Sets the sliding window of each layer, 0 for none; empty, or without it, no layer has one. */
         public Builder windows(List<Integer> value) {
             windows = List.copyOf(value);
-            return this;
-        }
-
-        /** Sets {@link ExecutorLimits#scoresPrompts}; false without it. */
-        public Builder scoresPrompts(boolean value) {
-            scoresPrompts = value;
             return this;
         }
 

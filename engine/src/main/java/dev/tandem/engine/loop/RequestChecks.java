@@ -32,14 +32,6 @@ final class RequestChecks {
                 "logit_bias", request.sampling().logitBias().keySet().stream().mapToInt(Integer::intValue));
         checkTokens("stop_token_ids", request.sampling().stopTokenIds().stream().mapToInt(Integer::intValue));
         checkEnds(request.sampling());
-        request.scorer().ifPresent(scorer -> {
-            if (!limits.scoresPrompts()) {
-                throw RequestException.bad(
-                        scorer.field(),
-                        scorer.field() + " needs log-probabilities of the prompt, which this server does not compute on"
-                                + " a GPU; leave it out, or start a server on a CPU");
-            }
-        });
         if (request.priority() != 0 && config.schedulingPolicy() == SchedulingPolicy.FCFS) {
             throw RequestException.bad(
                     "priority",

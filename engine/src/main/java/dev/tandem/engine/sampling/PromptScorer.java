@@ -13,7 +13,6 @@ import java.util.Optional;
  * score different positions.
  */
 public final class PromptScorer {
-    private final String field;
     private final int[] prompt;
     private final int alternatives;
     private final TokenLogprobs[] scores;
@@ -22,26 +21,29 @@ public final class PromptScorer {
     /**
      * Creates a scorer without scores.
      *
-     * @param field of the request that asks for them, which errors name
      * @param prompt token ids
      * @param alternatives most probable tokens that are reported per position
      */
-    public PromptScorer(String field, int[] prompt, int alternatives) {
-        this.field = field;
+    public PromptScorer(int[] prompt, int alternatives) {
         this.prompt = prompt.clone();
         this.alternatives = alternatives;
         this.scores = new TokenLogprobs[prompt.length];
         this.ranks = new int[prompt.length];
     }
 
-    /** The field of the request that asks for the scores. */
-    public String field() {
-        return field;
-    }
-
     /** The prompt's token ids. */
     public int[] prompt() {
         return prompt.clone();
+    }
+
+    /** The prompt's token at a position. */
+    public int token(int position) {
+        return prompt[position];
+    }
+
+    /** Most probable tokens that are reported per position. */
+    public int alternatives() {
+        return alternatives;
     }
 
     /** Whether the logits at a position score a token of the prompt: those of the last one score the output. */
@@ -58,15 +60,26 @@ public final class PromptScorer {
      */
     public void score(int position, float[] logits, int offset, int vocabulary, SamplingScratch scratch) {
         TokenSampler.requireFinite(logits, offset, vocabulary);
-        int next = position + 1;
         TokenLogprobs raw = TokenSampler.rawLogprobs(logits, offset, vocabulary, alternatives, scratch);
-        float own = logits[offset + prompt[next]];
+        float own = logits[offset + prompt[position + 1]];
         int better = 0;
         for (int i = offset; i < offset + vocabulary; i++) {
             better += logits[i] > own ? 1 : 0;
         }
-        ranks[next] = better + 1;
-        scores[next] = new TokenLogprobs((float) (own - scratch.logSumExp()), raw.topTokens(), raw.topLogprobs());
+        float logprob = (float) (own - scratch.logSumExp());
+        scored(position, new TokenLogprobs(logprob, raw.topTokens(), raw.topLogprobs()), better + 1);
+    }
+
+    /**
+     * Takes the score of the token that follows a position, which a device has computed.
+     *
+     * @param position in the prompt, for which {@link #wants} is true
+     * @param score its log-probability, and the most probable tokens with theirs
+     * @param rank as {@link #rank}
+     */
+    public void scored(int position, TokenLogprobs score, int rank) {
+        scores[position + 1] = score;
+        ranks[position + 1] = rank;
     }
 
     /** The score of the token at a position; empty for the first, which follows nothing. */

@@ -286,7 +286,7 @@ final class ApiFields {
                 .honours(
                         "prompt_logprobs",
                         FieldType.INTEGER,
-                        "alternatives per prompt token for which log-probabilities are reported; not on a GPU")
+                        "alternatives per prompt token for which log-probabilities are reported")
                 .honours("seed", FieldType.INTEGER, "makes the draw reproducible")
                 .honours("stop", "a string or a list of strings that end the answer")
                 .honours("stop_token_ids", FieldType.LIST, "a list of token ids that end the answer")

@@ -57,7 +57,7 @@ record PromptLogprobs(int echoed, int listed) {
 
     /** What the engine scores a prompt with; empty when nobody asks. */
     Optional<PromptScorer> scorer(int[] prompt) {
-        return isWanted() ? Optional.of(new PromptScorer(field(), prompt, Math.max(echoed, listed))) : Optional.empty();
+        return isWanted() ? Optional.of(new PromptScorer(prompt, Math.max(echoed, listed))) : Optional.empty();
     }
 
     /** {@code prompt_logprobs} as vLLM has it: null for the first token, else an object by token id. */
