@@ -78,7 +78,7 @@ def measure(server, length, options):
     times = {"cold": [], "gpu": [], "host": []}
     warm = server.tokens(length)
     for _ in range(options.warm_up):
-        server.ask(warm, max_tokens=4)
+        server.ask(warm, max_tokens=1)
     for turn in range(options.turns + 1):
         prefix = server.tokens(prefix_length)
         cold, cached = server.ask(prefix + server.tokens(length - prefix_length))
@@ -109,8 +109,9 @@ def main():
     parser.add_argument("--lengths", type=int, nargs="+", default=[2048, 8192], help="prompt tokens (%(default)s)")
     parser.add_argument("--pool", type=int, default=26400, help="tokens that the GPU's pool holds (%(default)s)")
     parser.add_argument("--turns", type=int, default=5, help="measured requests of each kind (%(default)s)")
-    # With 9 ms per step the time beyond it was 8 ms for requests 11 to 20 on a busy machine, 2 ms for 321 to 640.
-    parser.add_argument("--warm-up", type=int, default=500,
+    # With 9 ms per step the time beyond it was 8 ms for requests 11 to 20 on a busy machine, 2 ms for 321 to 640. It
+    # was 2.4 ms after 500 on an H100's machine, and 1.5 ms after 3,000 on an H200's.
+    parser.add_argument("--warm-up", type=int, default=3000,
                         help="requests before the first measured one, per length (%(default)s)")
     parser.add_argument("--vocabulary", type=int, default=32000, help="token ids are below this (%(default)s)")
     parser.add_argument("--seed", type=int, default=34, help="of the token ids (%(default)s)")
