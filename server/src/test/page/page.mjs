@@ -23,7 +23,7 @@ async function open(address, options = {}) {
   const page = await context.newPage();
   page.on('pageerror', error => problems.push('error: ' + error.message));
   page.on('console', message => {
-    if (message.type() === 'error' && !message.text().includes('401')) {
+    if (message.type() === 'error' && !/status of (401|429|503)/.test(message.text())) {
       problems.push('console: ' + message.text());
     }
   });
@@ -58,6 +58,26 @@ async function coldPaint(address) {
   const paint = await firstPaint(page);
   await cold.close();
   return paint;
+}
+
+/** A server that answers those requests that `own` takes, and passes the others on to the first server. */
+async function stub(own) {
+  const server = http.createServer(async (request, response) => {
+    const body = [];
+    for await (const part of request) {
+      body.push(part);
+    }
+    if (own(request, response)) {
+      return;
+    }
+    const options = request.method === 'POST'
+      ? { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: Buffer.concat(body) } : {};
+    const upstream = await fetch(url + request.url, options);
+    const headers = Object.fromEntries(['content-type', 'content-security-policy'].map(name => [name, upstream.headers.get(name)]).filter(([, value]) => value));
+    response.writeHead(upstream.status, headers).end(Buffer.from(await upstream.arrayBuffer()));
+  });
+  await new Promise(resolve => server.listen(0, '127.0.0.1', resolve));
+  return { address: `http://127.0.0.1:${server.address().port}`, close: () => (server.closeAllConnections(), server.close()) };
 }
 
 const median = times => [...times].sort((a, b) => a - b)[times.length >> 1];
@@ -300,15 +320,63 @@ for (const colorScheme of ['light', 'dark']) {
   await page.context().close();
 }
 
+// A message from before the model is loaded waits, can be stopped, and is sent once; what else is refused is an error.
+{
+  let refuse = { status: 503, error: { message: 'loading', loading: { work: 'loading weights', progress: 0.427 } } };
+  let refused = 0;
+  let sent = 0;
+  const server = await stub((request, response) => {
+    if (!request.url.startsWith('/v1/') || !refuse) {
+      sent += request.method === 'POST' ? 1 : 0;
+      return false;
+    }
+    refused += request.method === 'POST' ? 1 : 0;
+    response.writeHead(refuse.status, { 'Content-Type': 'application/json', 'Retry-After': '5' }).end(JSON.stringify({ error: refuse.error }));
+    return true;
+  });
+  const page = await open(server.address);
+  await page.locator('#status', { hasText: 'The model is loading: loading weights, 40 %.' }).waitFor();
+  await ask(page, 'hi');
+  const answer = page.locator('.message.assistant').last();
+  await answer.getByText('The model is loading: loading weights, 42 %. Your message is sent once it is loaded.').waitFor();
+  assert.match(await page.locator('.talk [role=status]').textContent(), /loading. Your message is sent/);
+  assert.deepEqual(await violations(page), [], 'loading');
+  await picture(page, 'page-loading');
+  await page.getByRole('button', { name: 'Stop' }).click();
+  await answer.getByText('stopped by you before the answer began').waitFor();
+  await answer.getByRole('button', { name: 'Retry' }).click();
+  refuse.error.loading = { work: 'choosing GEMM algorithms', progress: 0.97 };
+  await answer.getByText('choosing GEMM algorithms, 97 %').waitFor();
+  // what another conversation waits for is shown there again
+  await page.getByRole('button', { name: 'New conversation' }).first().click();
+  await page.locator('.side li button').nth(2).click();
+  await answer.getByText('choosing GEMM algorithms, 97 %').waitFor();
+  refuse.error.loading = { work: '' };
+  await answer.getByText('The model is loading. Your message').waitFor();
+  assert.equal(sent, 0);
+  refuse = undefined;
+  await done(page);
+  assert.equal(sent, 1, 'the message is sent once');
+  assert.match(await answer.textContent(), /Hello! Here is/);
+  await page.locator('#status', { hasText: 'scripted · ok' }).waitFor();
+  for (const [status, message] of [[503, '64 connections are open, which is the limit; try again later'], [429, 'the queue is full; try again later']]) {
+    refuse = { status, error: { message } };
+    refused = 0;
+    await ask(page, 'more');
+    await page.getByRole('alert').getByText(message).waitFor();
+    assert.ok(await page.getByRole('button', { name: 'Send' }).isEnabled());
+    assert.equal(refused, 1, `a ${status} is tried again`);
+  }
+  await page.context().close();
+  server.close();
+}
+
 // Many streams: a stub serves the page's files, and answers of its own, which never end by themselves.
 {
   const words = 'Some **words** and `code` in a line of an answer.\n\n- one\n- two\n\n'.split(/(?<= )/);
-  const stub = http.createServer(async (request, response) => {
+  const server = await stub((request, response) => {
     if (request.method !== 'POST') {
-      const upstream = await fetch(url + request.url);
-      const headers = Object.fromEntries(['content-type', 'content-security-policy'].map(name => [name, upstream.headers.get(name)]).filter(([, value]) => value));
-      response.writeHead(upstream.status, headers).end(Buffer.from(await upstream.arrayBuffer()));
-      return;
+      return false;
     }
     response.writeHead(200, { 'Content-Type': 'text/event-stream' });
     let tokens = 0;
@@ -317,9 +385,9 @@ for (const colorScheme of ['light', 'dark']) {
       response.write(`data: ${JSON.stringify({ choices: [{ index: 0, delta: { content } }], usage: { completion_tokens: tokens } })}\n\n`);
     }, 33); // 30 tokens per second and stream
     response.on('close', () => clearInterval(timer));
+    return true;
   });
-  await new Promise(resolve => stub.listen(0, '127.0.0.1', resolve));
-  const page = await open(`http://127.0.0.1:${stub.address().port}`);
+  const page = await open(server.address);
   for (let i = 0; i < STREAMS; i++) {
     await page.getByRole('button', { name: 'New conversation' }).first().click();
     await ask(page, 'stream ' + i);
@@ -337,8 +405,7 @@ for (const colorScheme of ['light', 'dark']) {
   const perFrame = ((await busy()) - before) * 1000 / frames;
   console.log(`${STREAMS} streams: ${perFrame.toFixed(2)} ms of the main thread per frame, ${frames} frames in 5 s`);
   await page.context().close();
-  stub.closeAllConnections();
-  stub.close();
+  server.close();
 }
 
 assert.deepEqual(problems, []);

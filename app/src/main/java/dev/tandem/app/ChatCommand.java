@@ -65,7 +65,10 @@ final class ChatCommand implements Callable<Integer> {
 
     private int withServer(String address, ChatTerminal terminal) throws InterruptedException {
         try (ChatClient client = new ChatClient(address, apiKey)) {
-            return talk(client, options.model().isPresent() ? options.model().get() : client.model(), terminal);
+            return talk(
+                    client,
+                    options.model().isPresent() ? options.model().get() : client.model(terminal::note),
+                    terminal);
         }
     }
 

@@ -118,7 +118,7 @@ final class CpuBackend {
                 executor.limits().fittingContext(options.contextTokens(checkpoint.config())),
                 chosen.cpu.threads(),
                 profile,
-                name -> new Profiler(executor, Clock.system(), options.seed, log.terminal()::count).measure(name),
+                name -> new Profiler(executor, Clock.system(), options.seed, log.items()::at).measure(name),
                 Optional.empty());
     }
 

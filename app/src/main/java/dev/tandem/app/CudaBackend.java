@@ -17,6 +17,7 @@ import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.strategy.Deviation;
 import dev.tandem.fetch.IndexLocation;
+import dev.tandem.fetch.Progress;
 import dev.tandem.fetch.WheelSource;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
@@ -47,7 +48,7 @@ final class CudaBackend {
         boolean quantised = checkpoint.weights() instanceof NamedWeights named
                 && named.stored() instanceof GgufWeights gguf
                 && gguf.matrixTypes().stream().anyMatch(ElementType::quantised);
-        CudaLibraries libraries = libraries(options.gpu.libraries, log.terminal());
+        CudaLibraries libraries = libraries(options.gpu.libraries, log.bytes());
         KernelCompiler compiler =
                 new KernelCompiler(libraries::nvrtc, cache().resolve("kernels").resolve("cuda" + libraries.release()));
         CudaExecutor executor = new CudaExecutor(
@@ -57,7 +58,7 @@ final class CudaBackend {
                 compiler,
                 Clock.system(),
                 timeline,
-                log.terminal()::count);
+                log.items());
         ExecutorLimits limits = executor.limits();
         ModelShape shape = new ModelShape(config, type(options, config));
         report(executor, shape, options.dtype, log);
@@ -87,7 +88,7 @@ final class CudaBackend {
                 context,
                 attentionThreads(options),
                 profileName(Gpu.of(executor.device()), checkpoint, options),
-                name -> executor.profile(name, log.terminal()::count),
+                name -> executor.profile(name, log.items()),
                 Optional.of(() -> {
                     GpuClock.Totals time = executor.gpuTime();
                     return new double[] {time.busy(), time.idle()};
@@ -248,7 +249,7 @@ final class CudaBackend {
     }
 
     /** @param progress of the download where they are not on this machine */
-    static CudaLibraries libraries(String flag, Terminal progress) {
+    static CudaLibraries libraries(String flag, Progress progress) {
         Path home = Path.of(System.getProperty("user.home"));
         return new CudaLibraries(
                 CudaLibraries.Choice.of(flag),

@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.app.chat.Answer;
 import dev.tandem.app.config.Secret;
 import dev.tandem.engine.config.ConfigurationException;
 import java.io.IOException;
@@ -62,7 +63,8 @@ final class RunningServerOptions {
                 throw new ConfigurationException("the server at " + baseUrl
                         + " needs one of its API keys; set --api-key or" + " the variable TANDEM_API_KEY");
             case 503 ->
-                throw new ConfigurationException("the server at " + baseUrl + " is loading its model; try again");
+                throw new ConfigurationException(
+                        "the server at " + baseUrl + ": " + Answer.refusal(answer.statusCode(), answer.body()));
             default ->
                 throw new ConfigurationException("the server at " + baseUrl + " answers " + answer.statusCode()
                         + " to /tandem/engine; it must be a Tandem of version 0.1 or later");

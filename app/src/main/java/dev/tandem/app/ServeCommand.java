@@ -119,7 +119,7 @@ final class ServeCommand implements Callable<Integer> {
                 tls,
                 listen.ui ? Optional.of(Page.load()) : Optional.empty(),
                 requests);
-        StartLog log = new StartLog(System.err, listen.logLevel == LogLevel.DEBUG);
+        StartLog log = new StartLog(System.err, listen.logLevel == LogLevel.DEBUG, server::loading);
         Optional<KvEventPublisher> publisher = Optional.empty();
         try {
             publisher = kvEvents.map(

@@ -1,6 +1,7 @@
 package dev.tandem.app;
 
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.fetch.Progress;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.server.http.Printable;
 import java.io.PrintStream;
@@ -16,11 +17,18 @@ import java.util.Map;
 final class StartLog {
     private final PrintStream out;
     private final boolean details;
+    private final Progress watcher;
     private final Map<String, String> rows = new LinkedHashMap<>();
 
     StartLog(PrintStream out, boolean details) {
+        this(out, details, Progress.SILENT);
+    }
+
+    /** @param watcher receives all progress too, with names of the work that tell nothing about the model */
+    StartLog(PrintStream out, boolean details, Progress watcher) {
         this.out = out;
         this.details = details;
+        this.watcher = watcher;
     }
 
     /** Adds a row to the summary. */
@@ -45,20 +53,41 @@ final class StartLog {
         }
     }
 
-    /** Shows progress where the messages go: as a bar where they go to a terminal. */
-    Terminal terminal() {
+    /** Shows progress in bytes where the messages go: as a bar where they go to a terminal. */
+    Progress bytes() {
+        return both(terminal(), watcher);
+    }
+
+    /** Shows progress in numbers of items in the same way. */
+    Progress items() {
+        return both(terminal()::count, watcher);
+    }
+
+    private static Progress both(Progress first, Progress second) {
+        return (what, done, total) -> {
+            first.at(what, done, total);
+            second.at(what, done, total);
+        };
+    }
+
+    private Terminal terminal() {
         return out == System.err ? Terminal.standardError() : new Terminal(out, false, Clock.system());
     }
 
     /** The same model, whose loading is shown. */
     Checkpoint watched(Checkpoint checkpoint) {
-        Terminal terminal = terminal();
-        return checkpoint.watched((done, total) -> terminal.at("loading weights", done, total));
+        Progress progress = bytes();
+        return checkpoint.watched((done, total) -> progress.at("loading weights", done, total));
+    }
+
+    /** Shows the progress of a model's download; the watcher does not learn the model's name. */
+    Progress downloads() {
+        return both(terminal(), (what, done, total) -> watcher.at("downloading the model", done, total));
     }
 
     /** The store of this user, with progress and messages where this one's go. */
     ModelStore models() {
-        return ModelStore.ofUser(terminal(), out);
+        return ModelStore.ofUser(downloads(), out);
     }
 
     /** The rows of the summary so far, in aligned columns. */

@@ -21,10 +21,13 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.ObjectMapper;
 
 /** How a server ends: by signals, by the engine's death, and before its model is loaded. */
 @Timeout(value = 2, unit = TimeUnit.MINUTES)
 class ServerLifetimeTest {
+    private static final ObjectMapper JSON = new ObjectMapper();
     /** What the engine's death may take, 5 s, and as much for a machine that has other things to do. */
     private static final int DEATH_SECONDS = 10;
 
@@ -150,6 +153,35 @@ class ServerLifetimeTest {
             assertThat(answer.body()).contains("the model is loading");
             assertThat(answer.headers().firstValue("Retry-After")).isPresent();
         }
+    }
+
+    @Test
+    void whileTheModelIsLoadedAnswersSayHowFar() throws Exception {
+        try (TandemServer server = FailingServer.listen();
+                HttpClient http = HttpClient.newHttpClient()) {
+            String address = "http://127.0.0.1:" + server.port();
+            HttpRequest request =
+                    HttpRequest.newBuilder(URI.create(address + "/health")).build();
+            JsonNode start = error(http.send(request, HttpResponse.BodyHandlers.ofString()));
+            assertThat(start.path("message").asString()).isEqualTo("the model is loading; try again in a few seconds");
+            assertThat(start.path("loading")).isEqualTo(JSON.createObjectNode().put("work", ""));
+            server.loading("loading weights", 427, 1000);
+            JsonNode later = error(http.send(request, HttpResponse.BodyHandlers.ofString()));
+            assertThat(later.path("message").asString())
+                    .isEqualTo("the model is loading (loading weights, 42 %); try again in a few seconds");
+            assertThat(later.path("loading"))
+                    .isEqualTo(JSON.createObjectNode()
+                            .put("work", "loading weights")
+                            .put("progress", 0.427));
+            server.loading("downloading the model", 5, 0);
+            assertThat(CommandRun.of("ps", "--base-url", address).errors())
+                    .contains("the model is loading (downloading the model); try again");
+        }
+    }
+
+    private static JsonNode error(HttpResponse<String> answer) {
+        assertThat(answer.statusCode()).isEqualTo(503);
+        return JSON.readTree(answer.body()).path("error");
     }
 
     enum LoadingPath {

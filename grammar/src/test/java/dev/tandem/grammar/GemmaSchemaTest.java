@@ -58,7 +58,7 @@ class GemmaSchemaTest {
                 new AnswerFormat(Optional.of(ToolCallFormat.GEMMA), Optional.empty()).parser(Set.of("f"), true, "");
         List<StringBuilder> arguments = new ArrayList<>();
         List<AnswerPart> parts = new ArrayList<>(parser.append(output.replace(TOKEN, QUOTE)));
-        parts.addAll(parser.finish());
+        parts.addAll(parser.finish(true));
         for (AnswerPart part : parts) {
             switch (part) {
                 case AnswerPart.Call call -> arguments.add(new StringBuilder());

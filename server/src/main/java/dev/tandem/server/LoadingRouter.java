@@ -8,6 +8,7 @@ import dev.tandem.server.openai.ApiErrors;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Objects;
+import java.util.OptionalDouble;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
@@ -24,7 +25,14 @@ final class LoadingRouter implements Router {
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition requestEnded = lock.newCondition();
     private volatile @Nullable Router loaded;
+    private volatile ApiErrors.Loading state = new ApiErrors.Loading("", OptionalDouble.empty());
     private int inProgress;
+
+    /** From now on, answers say that this work is done so far; a total of 0 is unknown. */
+    void loading(String work, long done, long total) {
+        state = new ApiErrors.Loading(
+                work, total > 0 ? OptionalDouble.of((double) done / total) : OptionalDouble.empty());
+    }
 
     /** From now on, requests go to this router. */
     void loaded(Router router) {
@@ -37,9 +45,8 @@ final class LoadingRouter implements Router {
         if (router != null) {
             return router.decide(head);
         }
-        byte[] error = ApiErrors.body(503, "the model is loading; try again in a few seconds");
-        return new Decision.Answer(
-                new Response(503, "application/json", error, Map.of("Retry-After", RETRY_AFTER_SECONDS)));
+        return new Decision.Answer(new Response(
+                503, "application/json", ApiErrors.body(state), Map.of("Retry-After", RETRY_AFTER_SECONDS)));
     }
 
     @Override

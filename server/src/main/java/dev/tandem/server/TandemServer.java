@@ -77,6 +77,17 @@ public final class TandemServer implements AutoCloseable {
                 model, pool, decisions, metrics, history, tracing, keys, Version.text(), InstantSource.system()));
     }
 
+    /**
+     * Says how far loading is, which answers of 503 tell until {@link #serve}.
+     *
+     * @param work names what is done; anybody may read it, also without an API key
+     * @param done bytes or items so far
+     * @param total bytes or items of the work; 0 when unknown
+     */
+    public void loading(String work, long done, long total) {
+        router.loading(work, done, total);
+    }
+
     public int port() {
         return http.port();
     }

@@ -3,6 +3,8 @@ package dev.tandem.server;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -10,10 +12,13 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.ObjectMapper;
+import tools.jackson.databind.node.ObjectNode;
 
 /** Reasoning over HTTP, with a model that writes it by a script. */
 @Timeout(value = 1, unit = TimeUnit.MINUTES)
 class ReasoningTest {
+    private static final ObjectMapper JSON = new ObjectMapper();
     private static final String BODY = "{% for m in messages %}{{ m.role }}:{{ m.content }}\n{% endfor %}";
     /** A template that can switch reasoning off, and one that begins it. */
     private static final String SWITCHES =
@@ -105,6 +110,45 @@ class ReasoningTest {
             assertThat(message.path("content").asString()).isEqualTo("Yes.");
             assertThat(server.scripted.seen.getFirst()).contains("high<|start|>");
         }
+    }
+
+    /** The message that the rendering of jinja2 was made of, and what clients make of the same message. */
+    @Test
+    void reasoningBeforeCallsReachesTheTemplateOfGptOss() throws IOException {
+        Path templates = Path.of("../text/src/test/resources/templates");
+        JsonNode golden = JSON.readTree(Files.readAllBytes(templates.resolve("goldens.json")))
+                .valueStream()
+                .filter(one -> one.path("template").asString().equals("gptoss.jinja"))
+                .filter(one -> one.at("/variables/messages/1").has("thinking"))
+                .findFirst()
+                .orElseThrow();
+        String expected = golden.path("output").asString();
+        assertThat(expected).contains("analysis<|message|>Look it up.<|end|><|start|>assistant to=functions.");
+        ObjectNode request = JSON.createObjectNode();
+        for (String name : List.of("tools", "messages", "reasoning_effort")) {
+            request.set(name, golden.at("/variables/" + name));
+        }
+        ObjectNode call = (ObjectNode) request.at("/messages/1");
+        call.remove("thinking");
+        call.put("reasoning_content", "Look it up.").putNull("content");
+        ObjectNode function = (ObjectNode) call.at("/tool_calls/0/function");
+        function.put("arguments", function.path("arguments").toString());
+        String template = Files.readString(templates.resolve("gptoss.jinja"));
+        try (ScriptedServer server = new ScriptedServer(template, prompt -> "<|channel|>final<|message|>Warm.")) {
+            RawClient.Answer answer = server.post("/v1/chat/completions", request.toString());
+            assertThat(answer.status()).as(answer.body()).isEqualTo(200);
+            assertThat(undated(server.scripted.seen.getLast())).isEqualTo(undated(expected));
+            // the template refuses text beside reasoning, so the text stays alone
+            call.put("content", "I look.");
+            assertThat(server.post("/v1/chat/completions", request.toString()).status())
+                    .isEqualTo(200);
+            assertThat(undated(server.scripted.seen.getLast()))
+                    .isEqualTo(undated(expected).replace("Look it up.", "I look."));
+        }
+    }
+
+    private static String undated(String prompt) {
+        return prompt.replaceAll("Current date: [0-9-]+", "Current date: today");
     }
 
     @Test

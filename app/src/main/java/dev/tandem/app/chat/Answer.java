@@ -6,8 +6,11 @@ import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Optional;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
@@ -47,6 +50,12 @@ public final class Answer {
         void reasoning(String text);
 
         void text(String text);
+
+        /** The request is sent. */
+        void sent();
+
+        /** The model is still being loaded: a line that says how far. */
+        void loading(String line);
     }
 
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -54,19 +63,24 @@ public final class Answer {
 
     private final String baseUrl;
     private final Supplier<CompletableFuture<HttpResponse<InputStream>>> request;
-    private volatile boolean stopped;
+    private final Duration loadingPause;
+    private final CountDownLatch stop = new CountDownLatch(1);
     private volatile @Nullable CompletableFuture<HttpResponse<InputStream>> response;
     private volatile @Nullable InputStream body;
 
-    /** @param request sends the request, when reading begins */
-    Answer(String baseUrl, Supplier<CompletableFuture<HttpResponse<InputStream>>> request) {
+    /**
+     * @param loadingPause between tries while the server loads its model
+     * @param request sends the request, when reading begins and after each such pause
+     */
+    Answer(String baseUrl, Duration loadingPause, Supplier<CompletableFuture<HttpResponse<InputStream>>> request) {
         this.baseUrl = baseUrl;
+        this.loadingPause = loadingPause;
         this.request = request;
     }
 
     /** Ends the answer and closes its connection, which cancels the request on the server. */
     public void stop() {
-        stopped = true;
+        stop.countDown();
         CompletableFuture<HttpResponse<InputStream>> sent = response;
         if (sent != null) {
             sent.cancel(true);
@@ -84,31 +98,53 @@ public final class Answer {
         }
     }
 
-    /** Sends the request and reads until the end. */
+    private boolean stopped() {
+        return stop.getCount() == 0;
+    }
+
+    /** Sends the request, again while the server loads its model, and reads until the end. */
     public End read(Reader reader) throws InterruptedException {
+        LoadingWait wait = new LoadingWait(loadingPause, reader::loading);
+        while (true) {
+            Optional<End> end = tryOnce(reader, wait);
+            if (end.isPresent()) {
+                return end.get();
+            }
+        }
+    }
+
+    /** Empty when the model was still being loaded. */
+    private Optional<End> tryOnce(Reader reader, LoadingWait wait) throws InterruptedException {
+        if (stopped()) {
+            return Optional.of(new End.Stopped());
+        }
+        reader.sent();
         CompletableFuture<HttpResponse<InputStream>> sent = request.get();
         response = sent;
-        if (stopped) { // before there was a response to cancel
+        if (stopped()) { // before there was a response to cancel
             sent.cancel(true);
         }
         try {
             HttpResponse<InputStream> answered = sent.get();
             body = answered.body();
             try (InputStream in = answered.body()) {
-                if (stopped) { // before the body was there to be closed
-                    return new End.Stopped();
+                if (stopped()) { // before the body was there to be closed
+                    return Optional.of(new End.Stopped());
                 }
-                return answered.statusCode() == 200
-                        ? events(in, reader)
-                        : new End.Failed(
-                                refusal(answered.statusCode(), new String(in.readAllBytes(), StandardCharsets.UTF_8)));
+                if (answered.statusCode() == 200) {
+                    return Optional.of(events(in, reader));
+                }
+                String refusal = new String(in.readAllBytes(), StandardCharsets.UTF_8);
+                return wait.waited(answered.statusCode(), refusal, stop)
+                        ? Optional.empty()
+                        : Optional.of(new End.Failed(refusal(answered.statusCode(), refusal)));
             }
         } catch (CancellationException e) {
-            return new End.Stopped();
+            return Optional.of(new End.Stopped());
         } catch (ExecutionException e) {
-            return stopped ? new End.Stopped() : new End.Failed(noAnswer(e.getCause()));
+            return Optional.of(stopped() ? new End.Stopped() : new End.Failed(noAnswer(e.getCause())));
         } catch (IOException e) {
-            return stopped ? new End.Stopped() : new End.Failed(noAnswer(e));
+            return Optional.of(stopped() ? new End.Stopped() : new End.Failed(noAnswer(e)));
         }
     }
 
@@ -118,7 +154,7 @@ public final class Answer {
     }
 
     /** The message of an error; the server's own where there is one. */
-    static String refusal(int status, String body) {
+    public static String refusal(int status, String body) {
         try {
             String message = JSON.readTree(body).path("error").path("message").asString("");
             return message.isEmpty() ? "the server answered " + status : message;
@@ -153,7 +189,7 @@ public final class Answer {
             part(delta, "reasoning_content", reader::reasoning);
             part(delta, "content", reader::text);
         }
-        return stopped ? new End.Stopped() : new End.Failed(noAnswer(new IOException()));
+        return stopped() ? new End.Stopped() : new End.Failed(noAnswer(new IOException()));
     }
 
     private static void part(JsonNode delta, String name, Consumer<String> to) {

@@ -9,6 +9,8 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.time.Duration;
 import java.util.Optional;
+import java.util.concurrent.CountDownLatch;
+import java.util.function.Consumer;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.ObjectMapper;
 import tools.jackson.databind.node.ObjectNode;
@@ -21,10 +23,17 @@ public final class ChatClient implements AutoCloseable {
 
     private final String baseUrl;
     private final Optional<Secret> key;
+    private final Duration loadingPause;
     private final HttpClient http = HttpClient.newHttpClient();
 
     /** @throws ConfigurationException when the address is none */
     public ChatClient(String baseUrl, Optional<Secret> key) {
+        this(baseUrl, key, LoadingWait.PAUSE);
+    }
+
+    /** @param loadingPause between tries while the server loads its model */
+    ChatClient(String baseUrl, Optional<Secret> key, Duration loadingPause) {
+        this.loadingPause = loadingPause;
         this.baseUrl = baseUrl.replaceAll("/+$", "").replaceAll("/v1$", "");
         this.key = key.filter(given -> !given.value().isBlank());
         request("/v1/models");
@@ -42,18 +51,17 @@ public final class ChatClient implements AutoCloseable {
     }
 
     /**
-     * The name of the server's first model.
+     * The name of the server's first model. Waits while it is loaded; only Ctrl-C ends that.
      *
+     * @param loading receives lines that say how far loading is
      * @throws ConfigurationException when the server cannot be reached, or refuses
      */
-    public String model() throws InterruptedException {
-        HttpResponse<String> answer;
-        try {
-            answer = http.send(request("/v1/models").timeout(TIMEOUT).build(), HttpResponse.BodyHandlers.ofString());
-        } catch (IOException e) {
-            throw new ConfigurationException("no server answers at " + baseUrl + " ("
-                    + e.getClass().getSimpleName()
-                    + "); start one with tandem serve, or leave --base-url out to load a model here");
+    public String model(Consumer<String> loading) throws InterruptedException {
+        LoadingWait wait = new LoadingWait(loadingPause, loading);
+        CountDownLatch never = new CountDownLatch(1);
+        HttpResponse<String> answer = models();
+        while (wait.waited(answer.statusCode(), answer.body(), never)) {
+            answer = models();
         }
         if (answer.statusCode() == 401) {
             throw new ConfigurationException("the server at " + baseUrl
@@ -76,13 +84,24 @@ public final class ChatClient implements AutoCloseable {
                 "the server at " + baseUrl + " names no model at /v1/models; name one after chat");
     }
 
+    private HttpResponse<String> models() throws InterruptedException {
+        try {
+            return http.send(request("/v1/models").timeout(TIMEOUT).build(), HttpResponse.BodyHandlers.ofString());
+        } catch (IOException e) {
+            throw new ConfigurationException("no server answers at " + baseUrl + " ("
+                    + e.getClass().getSimpleName()
+                    + "); start one with tandem serve, or leave --base-url out to load a model here");
+        }
+    }
+
     /** A request for a streamed answer, which reading it sends. */
     public Answer ask(ObjectNode body) {
         HttpRequest request = request("/v1/chat/completions")
                 .header("Content-Type", "application/json")
                 .POST(HttpRequest.BodyPublishers.ofString(JSON.writeValueAsString(body)))
                 .build();
-        return new Answer(baseUrl, () -> http.sendAsync(request, HttpResponse.BodyHandlers.ofInputStream()));
+        return new Answer(
+                baseUrl, loadingPause, () -> http.sendAsync(request, HttpResponse.BodyHandlers.ofInputStream()));
     }
 
     @Override

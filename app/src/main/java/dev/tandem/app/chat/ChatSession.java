@@ -163,8 +163,7 @@ public final class ChatSession {
     /** Asks for an answer and prints it. A message without an answer is dropped, so that it can be sent again. */
     private void answer(String message) throws InterruptedException {
         messages.add(new Message("user", message));
-        long start = clock.nanos();
-        Printed printed = new Printed(start);
+        Printed printed = new Printed();
         Answer answer = client.ask(body());
         Answer.End end;
         try (ChatTerminal.Interrupts _ = terminal.onInterrupt(answer::stop)) {
@@ -174,7 +173,7 @@ public final class ChatSession {
             terminal.endAnswer();
         }
         switch (end) {
-            case Answer.End.Complete(int tokens) -> terminal.note(printed.speed(tokens, start));
+            case Answer.End.Complete(int tokens) -> terminal.note(printed.speed(tokens));
             case Answer.End.Stopped _ -> terminal.note("stopped");
             case Answer.End.Failed(String why) -> {
                 failed = true;
@@ -193,11 +192,8 @@ public final class ChatSession {
         private final StringBuilder text = new StringBuilder();
         private boolean any;
         private boolean reasoned;
+        private long sentNanos;
         private long firstNanos;
-
-        Printed(long start) {
-            firstNanos = start;
-        }
 
         @Override
         public void reasoning(String part) {
@@ -223,12 +219,23 @@ public final class ChatSession {
             }
         }
 
-        String speed(int tokens, long start) {
+        @Override
+        public void loading(String line) {
+            terminal.note(line + "; Ctrl-C stops waiting");
+        }
+
+        @Override
+        public void sent() {
+            sentNanos = clock.nanos(); // loading is no time of the answer
+            firstNanos = sentNanos;
+        }
+
+        String speed(int tokens) {
             double seconds = (clock.nanos() - firstNanos) / 1e9;
             return String.format(
                     Locale.ROOT,
                     "first token after %.0f ms, %d tokens%s",
-                    (firstNanos - start) / 1e6,
+                    (firstNanos - sentNanos) / 1e6,
                     tokens,
                     tokens > 1 && seconds > 0
                             ? String.format(Locale.ROOT, " at %.1f per second", (tokens - 1) / seconds)

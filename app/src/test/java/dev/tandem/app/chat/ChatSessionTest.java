@@ -15,6 +15,9 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
@@ -64,7 +67,7 @@ class ChatSessionTest {
     @BeforeEach
     void start() throws IOException {
         server = new StubServer();
-        client = new ChatClient(server.address(), Optional.of(new Secret("key")));
+        client = new ChatClient(server.address(), Optional.of(new Secret("key")), Duration.ZERO);
         server.say("Hello", " there");
     }
 
@@ -99,7 +102,7 @@ class ChatSessionTest {
 
     @Test
     void linesOfAPipeAreAnsweredInOneConversation() throws InterruptedException {
-        assertThat(client.model()).isEqualTo(StubServer.MODEL);
+        assertThat(client.model(line -> {})).isEqualTo(StubServer.MODEL);
         assertThat(server.keys).containsExactly("Bearer key");
         assertThat(piped("one 'quote \\ !x\n\n  /two\n")).isTrue();
         assertThat(said()).isEqualTo("Hello there\nHello there\n");
@@ -157,6 +160,68 @@ class ChatSessionTest {
         assertThat(conversation(server.requests.getLast())).isEqualTo("system: Be brief.\nuser: two\n");
     }
 
+    private static String loading(String state) {
+        return "{\"error\": {\"message\": \"the model is loading\", \"loading\": " + state + "}}";
+    }
+
+    @Test
+    void theNameOfAModelThatIsBeingLoadedIsWaitedFor() throws InterruptedException {
+        List<String> lines = new ArrayList<>();
+        server.refuseModelsOnce(503, loading("{\"work\": \"\"}"));
+        server.refuseModelsOnce(503, loading("{\"work\": \"loading weights\", \"progress\": 0.41}"));
+        server.refuseModelsOnce(503, loading("{\"work\": \"loading weights\", \"progress\": 0.49}"));
+        server.refuseModelsOnce(503, loading("{\"work\": \"loading weights\", \"progress\": 1.0}"));
+        assertThat(client.model(lines::add)).isEqualTo(StubServer.MODEL);
+        assertThat(lines)
+                .containsExactly(
+                        "the model is loading",
+                        "the model is loading: loading weights, 40 %",
+                        "the model is loading: loading weights, 100 %");
+    }
+
+    @Test
+    void aMessageFromBeforeTheModelIsLoadedIsSentAgain() throws InterruptedException {
+        server.refuseOnce(503, loading("{\"work\": \"\"}"));
+        server.refuseOnce(503, loading("{\"work\": \"loading weights\", \"progress\": 0.5}"));
+        assertThat(piped("one\n")).isTrue();
+        assertThat(said()).isEqualTo("Hello there\n");
+        assertThat(server.requests).hasSize(3);
+        assertThat(conversation(server.requests.getLast())).isEqualTo("system: Be brief.\nuser: one\n");
+    }
+
+    @Test
+    void a503OfAnotherKindIsSaidAtOnce() throws InterruptedException {
+        server.refuseOnce(503, "{\"error\": {\"message\": \"64 connections are open; raise --max-connections\"}}");
+        server.refuseOnce(503, "a proxy's page");
+        assertThat(piped("one\ntwo\n")).isFalse();
+        assertThat(errors.toString(StandardCharsets.UTF_8))
+                .isEqualTo("64 connections are open; raise --max-connections\nthe server answered 503\n");
+        assertThat(server.requests).hasSize(2);
+    }
+
+    @Test
+    void ctrlCEndsTheWaitForAModel() throws Exception {
+        PipedOutputStream keys = new PipedOutputStream();
+        try (ChatClient patient = new ChatClient(server.address(), Optional.empty(), Duration.ofDays(1));
+                ExternalTerminal external =
+                        new ExternalTerminal("test", "ansi", new PipedInputStream(keys), out, StandardCharsets.UTF_8)) {
+            server.refuseOnce(503, loading("{\"work\": \"loading weights\", \"progress\": 0.5}"));
+            FutureTask<Boolean> chat = new FutureTask<>(() -> {
+                try (LineTerminal terminal = new LineTerminal(external, folder.resolve("history"))) {
+                    return new ChatSession(patient, "m", Optional.empty(), terminal, System::nanoTime).run();
+                }
+            });
+            Thread.ofVirtual().start(chat);
+            type(keys, "one\r");
+            out.await("the model is loading: loading weights, 50 %; Ctrl-C stops waiting");
+            type(keys, CTRL_C);
+            out.await("stopped");
+            type(keys, "two\r" + CTRL_D);
+            assertThat(chat.get()).isTrue();
+        }
+        assertThat(conversation(server.requests.getLast())).isEqualTo("user: two\n");
+    }
+
     @Test
     void errorsWithinAStreamAreSaid() throws InterruptedException {
         server.script(
@@ -181,7 +246,7 @@ class ChatSessionTest {
     @Test
     void aServerThatIsNotThereIsNamed() {
         server.close();
-        assertThatThrownBy(() -> client.model())
+        assertThatThrownBy(() -> client.model(line -> {}))
                 .isInstanceOf(ConfigurationException.class)
                 .hasMessageContaining(server.address())
                 .hasMessageContaining("tandem serve");

@@ -8,6 +8,8 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Executors;
@@ -26,15 +28,22 @@ final class StubServer implements AutoCloseable {
 
     private final HttpServer server;
     private volatile String events = "";
-    private volatile String refusal = "";
-    private volatile int status = 200;
+    private final Queue<Refusal> refusals = new ConcurrentLinkedQueue<>();
+    private final Queue<Refusal> refusalsOfModels = new ConcurrentLinkedQueue<>();
     private volatile boolean endless;
+
+    private record Refusal(int status, String body) {}
 
     StubServer() throws IOException {
         server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
         server.setExecutor(Executors.newVirtualThreadPerTaskExecutor());
         server.createContext("/v1/models", exchange -> {
             keys.add(String.valueOf(exchange.getRequestHeaders().getFirst("Authorization")));
+            Refusal refused = refusalsOfModels.poll();
+            if (refused != null) {
+                send(exchange, refused.status(), refused.body());
+                return;
+            }
             send(exchange, 200, "{\"data\": [{\"id\": \"" + MODEL + "\"}]}");
         });
         server.createContext("/v1/chat/completions", this::answer);
@@ -64,10 +73,14 @@ final class StubServer implements AutoCloseable {
         endless = false;
     }
 
-    /** Refuses the next request, and answers the others as before. */
-    void refuseOnce(int newStatus, String body) {
-        status = newStatus;
-        refusal = body;
+    /** Refuses the next request that is not refused yet, and answers the others as before. */
+    void refuseOnce(int status, String body) {
+        refusals.add(new Refusal(status, body));
+    }
+
+    /** Refuses the next question for models in the same way. */
+    void refuseModelsOnce(int status, String body) {
+        refusalsOfModels.add(new Refusal(status, body));
     }
 
     /** Sends this part from now on, and comments until the client leaves. */
@@ -78,10 +91,9 @@ final class StubServer implements AutoCloseable {
 
     private void answer(HttpExchange exchange) throws IOException {
         requests.add(JSON.readTree(exchange.getRequestBody().readAllBytes()));
-        if (status != 200) {
-            int refused = status;
-            status = 200;
-            send(exchange, refused, refusal);
+        Refusal refused = refusals.poll();
+        if (refused != null) {
+            send(exchange, refused.status(), refused.body());
             return;
         }
         if (!endless) {

@@ -63,8 +63,9 @@ final class AnswerChoice {
     /** The last parts. */
     List<AnswerPart> finish(TokenEvent.Finished finished) {
         List<AnswerPart> parts = new ArrayList<>(append(finished.text()));
-        parts.addAll(keep(parser.finish()));
-        boolean called = !calls.isEmpty() && finished.reason() == FinishReason.STOP;
+        boolean complete = finished.reason() == FinishReason.STOP;
+        parts.addAll(keep(parser.finish(complete)));
+        boolean called = !calls.isEmpty() && complete;
         finishReason = called ? "tool_calls" : finished.reason().wire();
         stopReason = finished.stopReason();
         return parts;

@@ -129,12 +129,15 @@ final class ApiDescription {
 
     private static ObjectNode error() {
         ObjectNode error = JSON.createObjectNode().put(TYPE, "object");
-        error.putObject("properties")
+        ObjectNode fields = error.putObject("properties")
                 .putObject("error")
                 .put(TYPE, "object")
-                .putObject("properties")
-                .putObject("message")
-                .put(TYPE, "string");
+                .putObject("properties");
+        fields.putObject("message").put(TYPE, "string");
+        ObjectNode loading = fields.putObject("loading").put(TYPE, "object");
+        loading.put(DESCRIPTION, "only of the 503 while the model loads: the work, and its progress from 0 to 1");
+        loading.putObject("properties").putObject("work").put(TYPE, "string");
+        loading.withObjectProperty("properties").putObject("progress").put(TYPE, "number");
         error.putArray("required").add("error");
         return error;
     }

@@ -38,7 +38,7 @@ final class ChatPrompt {
         JsonNode messages = fields.field("messages")
                 .orElseThrow(
                         () -> RequestException.bad("messages", "messages is missing; it must be a list of messages"));
-        List<Map<String, Object>> conversation = messages("messages", messages);
+        List<Map<String, Object>> conversation = messages("messages", messages, template);
         Map<String, Object> extra = new HashMap<>(ReasoningFields.variables(fields, model, demanded));
         fields.field("chat_template_kwargs").ifPresent(node -> {
             if (!node.isObject()) {
@@ -87,7 +87,7 @@ final class ChatPrompt {
             boolean continueFinal,
             Map<String, Object> variables) {
         ChatTemplate template = template(field);
-        List<Map<String, Object>> conversation = messages(field, messages);
+        List<Map<String, Object>> conversation = messages(field, messages, template);
         String text = render(field, template, conversation, plain(tools), !continueFinal, variables);
         return promptReader.encode(field, continueFinal ? openEnd(field, conversation, text) : text, false, false);
     }
@@ -125,7 +125,7 @@ final class ChatPrompt {
         return text.substring(0, at + last.length());
     }
 
-    private List<Map<String, Object>> messages(String field, JsonNode messages) {
+    private List<Map<String, Object>> messages(String field, JsonNode messages, ChatTemplate template) {
         if (!messages.isArray() || messages.isEmpty()) {
             throw RequestFields.wrong(field, messages, "a list of at least one message");
         }
@@ -134,6 +134,9 @@ final class ChatPrompt {
         long characters = 0;
         for (JsonNode message : messages) {
             Map<String, Object> values = message(message);
+            if (template.mentions("message.thinking")) {
+                nameReasoning(values);
+            }
             characters += values.get("content") instanceof String content ? content.length() : 0;
             conversation.add(values);
         }
@@ -154,10 +157,25 @@ final class ChatPrompt {
             throw RequestFields.wrong(
                     "messages", content, "a message content that is a string or a list of text parts");
         }
+        if (content.isNull()) {
+            values.put("content", ""); // beside calls; templates look for markers in it
+        }
         if (message.path("tool_calls").isArray()) {
             values.put("tool_calls", toolCalls(message.path("tool_calls")));
         }
         return values;
+    }
+
+    /**
+     * Gives reasoning the name by which gpt-oss's template reads it. Beside calls that template takes text or
+     * reasoning, and refuses both: the text stays.
+     */
+    private static void nameReasoning(Map<String, Object> message) {
+        boolean textAndCalls = message.containsKey("tool_calls")
+                && !message.getOrDefault("content", "").equals("");
+        if (message.get("reasoning_content") instanceof String reasoning && !textAndCalls) {
+            message.putIfAbsent("thinking", reasoning);
+        }
     }
 
     /** Clients send a call's arguments as JSON in a string; templates iterate over them as an object. */

@@ -7,6 +7,7 @@ import { RequestsView } from './requests.js';
 
 const POLL = 500; // milliseconds between polls of the engine, while somebody looks
 const RETRY = 2000; // milliseconds between tries while the server does not answer
+const SPOKEN_STEP = 10; // percent between announcements of how far loading is: a screen reader reads each one
 
 const status = document.getElementById('status');
 const main = document.getElementById('main');
@@ -49,7 +50,7 @@ async function poll() {
   while (live[shown()] && !document.hidden) {
     let wait = POLL;
     try {
-      const data = await api.get('/tandem/engine');
+      const data = await api.get('/tandem/engine', loading);
       live[shown()]?.update(data);
       say(data.model + ' · ' + data.health.status + (data.health.reason ? ': ' + data.health.reason : ''), data.health.status);
     } catch (error) {
@@ -68,17 +69,23 @@ function say(text, state) {
   }
 }
 
+function loading(state) {
+  if (state) {
+    say(api.loadingText(state, SPOKEN_STEP), 'loading');
+  }
+}
+
 /** Waits until the model is loaded and learns its name. */
 async function connect() {
   for (;;) {
     try {
-      const models = await api.get('/v1/models');
+      const models = await api.get('/v1/models', loading);
       chat.model = models.data[0].id;
       say(chat.model + ' · ok', 'ok');
       chat.show(chat.current);
       return;
     } catch (error) {
-      say(error.status === undefined ? 'The server cannot be reached.' : error.message, 'trouble');
+      say(error.message, 'trouble');
       await new Promise(resolve => setTimeout(resolve, RETRY));
     }
   }

@@ -106,8 +106,13 @@ export class Chat {
       result: (call, text) => this.toolResult(call, text),
     });
     this.views[index] = view;
+    const running = this.answers.get(this.current);
+    if (running?.message === message) {
+      view.live = true;
+      view.waits = running.waits;
+      view.render();
+    }
     this.log.append(view.node);
-    return view;
   }
 
   updateButtons() {
@@ -171,10 +176,11 @@ export class Chat {
     }
   }
 
-  /** What is sent: only what the API knows, and no answer that failed. */
+  /** What is sent: only what the API knows, and no answer that failed or was stopped before it began. */
   body(conversation) {
     const { system, tools, ...numbers } = conversation.settings;
-    const messages = conversation.messages.filter(message => !message.error || message.content).map(message => ({
+    const failed = message => message.error || message.finish === 'stopped';
+    const messages = conversation.messages.filter(message => !failed(message) || message.content).map(message => ({
       role: message.role,
       content: message.content,
       ...(message.tool_calls ? { tool_calls: message.tool_calls } : {}),
@@ -200,7 +206,8 @@ export class Chat {
     const conversation = this.current;
     const message = { role: 'assistant', content: '' };
     const controller = new AbortController();
-    this.answers.set(conversation, { controller });
+    const running = { controller, message, waits: undefined };
+    this.answers.set(conversation, running);
     let body;
     let failure;
     try {
@@ -210,7 +217,7 @@ export class Chat {
     }
     conversation.messages.push(message);
     const index = conversation.messages.length - 1;
-    this.addView(message, index).live = true;
+    this.addView(message, index);
     this.updateButtons();
     this.follow();
     const meter = new Meter(message);
@@ -226,11 +233,23 @@ export class Chat {
         }
       }
     };
+    const onLoading = state => {
+      if (!running.waits) {
+        this.announcement.textContent = 'The model is loading. Your message is sent once it is loaded.';
+      }
+      running.waits = state && api.loadingText(state, 1) + ' Your message is sent once it is loaded.';
+      meter.begin = performance.now(); // loading is no time of the answer
+      const view = this.viewOf(conversation, index, message);
+      if (view) {
+        view.waits = running.waits;
+        view.render();
+      }
+    };
     try {
       if (failure) {
         throw new Error(failure);
       }
-      for await (const chunk of api.chat(body, controller.signal)) {
+      for await (const chunk of api.chat(body, controller.signal, onLoading)) {
         const delta = chunk.choices[0]?.delta ?? {};
         meter.count(chunk.usage, delta);
         collect(message, delta);
@@ -253,7 +272,8 @@ export class Chat {
       const near = this.nearEnd();
       view.live = false;
       view.finish();
-      this.announcement.textContent = message.error ? 'The answer failed.' : 'The answer is complete.';
+      const end = message.finish === 'stopped' ? 'The answer was stopped.' : 'The answer is complete.';
+      this.announcement.textContent = message.error ? 'The answer failed.' : end;
       this.updateButtons();
       if (near) {
         this.follow();
@@ -336,6 +356,7 @@ class MessageView {
     this.message = message;
     this.actions = actions;
     this.live = false;
+    this.waits = undefined; // says what the answer waits for, before it begins
     this.text = element('div', { class: 'text' });
     this.extra = element('div');
     this.foot = element('div', { class: 'foot' });
@@ -371,7 +392,7 @@ class MessageView {
     this.reasoningView?.render();
     if (this.live) {
       const stats = this.message.stats;
-      this.foot.textContent = stats?.tokens ? stats.tokens + ' tokens …' : 'Waiting …';
+      this.foot.textContent = stats?.tokens ? stats.tokens + ' tokens …' : this.waits ?? 'Waiting …';
     }
   }
 
@@ -393,6 +414,8 @@ class MessageView {
     }
     if (message.stats?.tokens > 0) {
       children.push(tiers(message.stats), element('span', { class: 'stats' }, summary(message)));
+    } else if (message.finish === 'stopped') {
+      children.push(element('span', { class: 'stats' }, 'stopped by you before the answer began'));
     }
     if (message.role === 'user') {
       children.push(button('Edit', this.actions.edit, { class: 'quiet' }));

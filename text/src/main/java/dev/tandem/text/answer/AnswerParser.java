@@ -30,10 +30,14 @@ public final class AnswerParser {
         return parts.take();
     }
 
-    /** The parts that were still held back; the last call. */
-    public List<AnswerPart> finish() {
+    /**
+     * The parts that were still held back; the last call.
+     *
+     * @param complete whether the model ended the answer; one that was cut may have a call without arguments
+     */
+    public List<AnswerPart> finish(boolean complete) {
         first.finish();
-        parts.finish();
+        parts.finish(complete);
         return parts.take();
     }
 

@@ -111,7 +111,11 @@ final class PartBuffer {
         arguments(String.valueOf(c));
     }
 
+    /** White space before the arguments is dropped: a call that has nothing else has none. */
     void arguments(String piece) {
+        if (!hasArguments && piece.isBlank()) {
+            return;
+        }
         hasArguments = true;
         if (isKept()) {
             write(Kind.ARGUMENTS, piece);
@@ -153,8 +157,15 @@ final class PartBuffer {
         kind = Kind.NONE;
     }
 
-    /** White space at the end belongs to an answer without calls. */
-    void finish() {
+    /**
+     * Ends the answer. White space at the end belongs to an answer without calls.
+     *
+     * @param complete whether the model ended it: then a call whose end is no text is complete, too
+     */
+    void finish(boolean complete) {
+        if (complete && calls > 0) {
+            endCall();
+        }
         if (calls == 0 && (content.hasText || !content.strips)) {
             write(Kind.CONTENT, content.space.toString());
         }

@@ -272,6 +272,9 @@ class AnswerParserTest {
                         "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>commentary"
                                 + " to=functions.time <|message|><|call|>",
                         "C[I look.]time({})"),
+                // the marker that ends the call ends the answer too, and is no text then
+                new Case(HARMONY, "<|channel|>commentary to=functions.time json<|message|>", "time({})"),
+                new Case(HARMONY, "<|channel|>commentary to=functions.time json<|message|> \n<|call|>", "time({})"),
                 new Case(
                         HARMONY,
                         "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>analysis<|message|>b"
@@ -353,7 +356,7 @@ class AnswerParserTest {
         AnswerParser parser = example.format().parser(TOOLS, true, example.promptEnd());
         List<AnswerPart> parts = new ArrayList<>();
         pieces.forEach(piece -> parts.addAll(parser.append(piece)));
-        parts.addAll(parser.finish());
+        parts.addAll(parser.finish(true));
         return parts;
     }
 
@@ -434,9 +437,17 @@ class AnswerParserTest {
         AnswerParser parser = HERMES.parser(TOOLS, false, "");
         String call = "<tool_call>{\"name\": \"time\", \"arguments\": {\"a\": 1}}</tool_call>";
         List<AnswerPart> parts = new ArrayList<>(parser.append(call + call));
-        parts.addAll(parser.finish());
+        parts.addAll(parser.finish(true));
         assertThat(shown(parts)).isEqualTo("time({\"a\": 1})");
         assertThat(parser.calls()).isEqualTo(1);
+    }
+
+    @Test
+    void aCallThatIsCutBeforeItsArgumentsHasNone() {
+        AnswerParser parser = HARMONY.parser(TOOLS, true, "<|start|>assistant");
+        List<AnswerPart> parts = new ArrayList<>(parser.append(" to=functions.time<|channel|>commentary<|message|>"));
+        parts.addAll(parser.finish(false));
+        assertThat(parts).containsExactly(new AnswerPart.Call(0, "time"));
     }
 
     @Test
@@ -444,7 +455,7 @@ class AnswerParserTest {
         String call = "<tool_call>{\"name\": \"time\"}</tool_call> ";
         AnswerParser parser = HERMES.parser(Set.of(), true, "");
         List<AnswerPart> parts = new ArrayList<>(parser.append(call));
-        parts.addAll(parser.finish());
+        parts.addAll(parser.finish(true));
         assertThat(shown(parts)).isEqualTo("C[" + call + "]");
         AnswerParser harmony = HARMONY.parser(Set.of(), true, "");
         assertThat(harmony.append("<|channel|>commentary to=functions.x<|message|>{}"))
