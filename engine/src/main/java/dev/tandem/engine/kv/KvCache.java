@@ -126,7 +126,7 @@ public final class KvCache implements KvCapacity {
         this.maxShared = maxShared;
         this.hashes = new PrefixHashes(gpuBlockTokens, options.seed());
         long mask = options.hashMask();
-        this.events = options.enabled() && options.events() ? new KvEventLog(gpuBlockTokens) : null;
+        this.events = options.enabled() && options.events() ? new KvEventLog(gpuBlockTokens, layout) : null;
         this.gpuPrefixes =
                 options.enabled() ? new PrefixTree(gpuBlockTokens, gpuBlocks, mask, hashes, log(KvTier.GPU)) : null;
         this.hostPrefixes =
@@ -550,7 +550,7 @@ public final class KvCache implements KvCapacity {
                     continue;
                 }
                 if (!node.has(group)) {
-                    node.blocks[group] = own;
+                    prefixes.fill(node, group, own);
                     pool.register(own, node);
                     continue;
                 }

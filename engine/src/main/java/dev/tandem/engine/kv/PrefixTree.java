@@ -118,6 +118,14 @@ final class PrefixTree {
         return node;
     }
 
+    /** Says which block holds the KV of a node in a group of layers in which it lacked one. */
+    void fill(PrefixNode node, int group, int block) {
+        node.blocks[group] = block;
+        if (log != null) {
+            log.filled(node, group);
+        }
+    }
+
     /** Forgets a root to which no child was added. */
     void dropIfEmpty(PrefixNode node) {
         if (node.depth == 0 && node.firstChild == null) {

@@ -443,11 +443,13 @@ class PrefixCacheTest {
         List<KvEvent> events = cache.takeEvents();
         follower.offer(events);
         assertThat(events).hasSize(2);
-        assertThat(follower.prefixes(KvTier.HOST)).hasSize(3);
+        assertThat(follower.prefixes(KvTier.HOST, 0)).hasSize(3);
         cache.release(compute(start(waiting(tokens(50, 57)), KvTier.HOST)));
         events = cache.takeEvents();
         follower.offer(events);
-        assertThat(follower.prefixes(KvTier.HOST)).as("the first block is left").hasSize(2);
+        assertThat(follower.prefixes(KvTier.HOST, 0))
+                .as("the first block is left")
+                .hasSize(2);
     }
 
     @Test
@@ -600,6 +602,9 @@ class PrefixCacheTest {
                 checkEvents();
                 if (i % 8 == 0) {
                     live.forEach(this::checkContents);
+                    for (KvTier tier : KvTier.values()) {
+                        waiting.forEach(sequence -> checkHit(sequence, tier));
+                    }
                 }
             }
             live.forEach(cache::release);
@@ -627,19 +632,33 @@ class PrefixCacheTest {
                 throw new AssertionError("seed " + seed, e);
             }
             for (KvTier tier : KvTier.values()) {
-                assertThat(follower.prefixes(tier))
-                        .as("seed %d, %s", seed, tier)
-                        .isEqualTo(held(tier));
+                for (KvLayout.Kind kind : layout.kinds()) {
+                    assertThat(follower.prefixes(tier, kind.first()))
+                            .as("seed %d, %s, %s", seed, tier, kind)
+                            .isEqualTo(held(tier, kind));
+                }
             }
         }
 
-        /** The prefixes of all nodes, in blocks of the GPU's size. */
-        Set<KvEventFollower.Prefix> held(KvTier tier) {
+        /** Whoever follows the events knows what a request would hit. */
+        void checkHit(Sequence sequence, KvTier tier) {
+            int each = cache.blockTokens(tier);
+            int hit = cache.hit(sequence, tier).length / layout.groups() * each;
+            int max = sequence.request().caching().enabled() ? sequence.length() - (tier == KvTier.GPU ? 1 : 2) : 0;
+            List<Integer> tokens =
+                    Arrays.stream(sequence.tokens(0, sequence.length())).boxed().toList();
+            assertThat(follower.hit(tier, sequence.request().caching().salt(), tokens, max, BLOCK, each))
+                    .as("seed %d, %s of %s", seed, sequence, tier)
+                    .isEqualTo(hit);
+        }
+
+        /** The prefixes of all nodes with blocks of a kind of layers, in blocks of the GPU's size. */
+        Set<KvEventFollower.Prefix> held(KvTier tier, KvLayout.Kind kind) {
             Set<KvEventFollower.Prefix> prefixes = new HashSet<>();
             BlockPool pool = cache.pool(tier);
             for (int block = 0; block < pool.size(); block++) {
                 PrefixNode node = pool.node(block);
-                if (node != null) {
+                if (node != null && node.has(kind.first())) {
                     List<Integer> tokens = tokens(node);
                     int each = cache.blockTokens(tier);
                     for (int end = tokens.size() - each + BLOCK; end <= tokens.size(); end += BLOCK) {
