@@ -328,10 +328,10 @@ public final class BlockPool {
         }
     }
 
-    /** Whether all children of a cached node are cached before it. */
+    /** Whether all children of a cached node are cached before it. Without windows each has all of its blocks. */
     private static boolean isDone(PrefixNode node, int[] states) {
         for (PrefixNode child = node.firstChild; child != null; child = child.nextSibling) {
-            if (states[child.block()] == 0) {
+            if (states[child.blocks[0]] == 0) {
                 return false;
             }
         }

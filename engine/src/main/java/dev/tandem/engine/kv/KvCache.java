@@ -502,15 +502,13 @@ public final class KvCache implements KvCapacity {
             return;
         }
         PrefixNode last = table.node();
-        boolean dropped = last != null && !last.attached; // it is wrong, or its first block was granted to another
-        // or the widest window, that of the first group, has passed a block that was not registered: a node without
-        // any block would never be evicted
-        if (dropped || depth(last) < table.group(0).first()) {
+        if (last != null && !last.attached) { // it is wrong, or a block of its prefix was granted to another
             stopRegistering(sequence);
             return;
         }
         int full = Math.min(tokens, sequence.known()) / blockTokens(table.tier());
-        if (full > depth(last)) {
+        // the last node has a block, for the first group has the widest window: nothing would drop it else
+        if (full > Math.max(depth(last), table.group(0).first())) {
             PrefixNode parent = last == null
                     ? prefixes.rootToExtend(sequence.request().caching().salt())
                     : last;

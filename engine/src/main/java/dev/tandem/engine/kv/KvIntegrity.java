@@ -38,6 +38,12 @@ final class KvIntegrity {
             }
             pool.checkIntegrity(references, holders);
         }
+        for (KvTier tier : KvTier.values()) {
+            PrefixTree prefixes = kv.prefixes(tier);
+            if (prefixes != null) {
+                prefixes.checkIntegrity();
+            }
+        }
         live.forEach(this::checkTable);
         for (Sequence sequence : kv.pending()) {
             if (!sequence.table().isPending() || !live.contains(sequence)) {

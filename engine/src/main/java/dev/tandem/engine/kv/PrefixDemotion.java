@@ -144,6 +144,9 @@ final class PrefixDemotion {
         for (PrefixNode end : ends) {
             int[] tokens = tokens(end);
             PrefixNode node = tree.child(parent, end.hash, tokens);
+            if (node != null && !node.hasAny()) {
+                break; // granting a page may drop it, for there is none that this call could hold
+            }
             if (node != null) {
                 for (int page : node.blocks) {
                     if (page != PrefixNode.ABSENT) {
