@@ -259,6 +259,19 @@ public final class BlockPool {
         if (node == null) {
             throw new IllegalStateException("the " + tier + " pool has no block to grant");
         }
+        evict(node);
+    }
+
+    /** Drops the prefix of a cached block, so that it is free. */
+    void evict(int block) {
+        PrefixNode node = nodes[block];
+        if (node == null || references[block] > 0) {
+            throw new IllegalStateException(tier + " block " + block + " is not cached, so it cannot be evicted");
+        }
+        evict(node);
+    }
+
+    private void evict(PrefixNode node) {
         evictions++;
         evicted.accept(node);
     }

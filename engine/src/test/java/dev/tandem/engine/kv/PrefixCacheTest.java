@@ -373,6 +373,22 @@ class PrefixCacheTest {
         }
     }
 
+    /** Three of four prefixes have room on the host: none is copied there at the expense of a colder one. */
+    @Test
+    void demotionEndsWhereTheHostHoldsLessThanIsCold() {
+        cache = new KvCache(BLOCK, HOST_BLOCK, 12, 3, PrefillStaging.NONE, PrefixCacheOptions.on(1), 100);
+        for (int i : new int[] {0, 1, 2, 3, 4, 0}) { // the first one is evicted, and comes back
+            cache.release(computed(tokens(100 * i, 100 * i + 12)));
+        }
+        for (int calls = 0; !cache.demote(3).isEmpty(); calls++) {
+            assertThat(calls).as("calls that copy").isLessThan(4);
+            cache.checkIntegrity(List.of());
+        }
+        assertThat(IntStream.range(0, 5).filter(i -> hostHit(waiting(tokens(100 * i, 100 * i + 12))).length > 0))
+                .as("the coldest on the GPU")
+                .containsExactly(2, 3, 4);
+    }
+
     /** A sequence that leaves at the submit is registered before its result is known, and may be demoted by then. */
     @Test
     void aPurgeReachesDemotedCopies() {
