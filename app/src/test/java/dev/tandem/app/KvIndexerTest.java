@@ -49,9 +49,11 @@ import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Tag;
-import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
@@ -77,8 +79,14 @@ class KvIndexerTest {
     private final HttpClient http = HttpClient.newHttpClient();
     private int indexerPort;
 
-    @Test
-    void theIndexerKnowsWhatBothTiersHold() throws IOException, InterruptedException {
+    /**
+     * Of a model whose layers have different windows, the indexer reads the layers without one, and ignores the others.
+     *
+     * @param window of three layers in four; 0 for none
+     */
+    @ParameterizedTest
+    @ValueSource(ints = {0, 256})
+    void theIndexerKnowsWhatBothTiersHold(int window) throws IOException, InterruptedException {
         String python = System.getProperty("tandem.clients.dynamo", "");
         assumeFalse(python.isEmpty(), "the property tandem.clients.dynamo is not set");
         indexerPort = freePort();
@@ -89,12 +97,12 @@ class KvIndexerTest {
         try (KvEventPublisher publisher =
                 new KvEventPublisher(config, Clock.system(), InstantSource.system()).start()) {
             awaitSubscription(publisher);
-            simulateAnHour(events -> {
+            simulateAnHour(window, events -> {
                 publisher.offer(events);
                 follower.offer(events);
             });
             assertThat(publisher.dropped()).isZero();
-            Map<KvTier, Set<Long>> expected = follower.hashes();
+            Map<KvTier, Set<Long>> expected = follower.hashes(0);
             assertThat(expected.get(KvTier.GPU)).hasSizeGreaterThan(200);
             assertThat(expected.get(KvTier.HOST)).hasSizeGreaterThan(200);
             await(() -> held().equals(expected));
@@ -134,7 +142,8 @@ class KvIndexerTest {
     private void awaitSubscription(KvEventPublisher publisher) {
         int[] tokens = new int[16];
         Arrays.fill(tokens, UNUSED);
-        KvEvent block = new KvEvent.Stored(KvTier.GPU, new long[] {1}, OptionalLong.empty(), tokens, 16, "");
+        KvEvent block =
+                new KvEvent.Stored(KvTier.GPU, Optional.empty(), new long[] {1}, OptionalLong.empty(), tokens, 16, "");
         await(() -> {
             publisher.offer(List.of(block));
             return !held().get(KvTier.GPU).isEmpty();
@@ -150,7 +159,7 @@ class KvIndexerTest {
         }
     }
 
-    private void simulateAnHour(KvEventSink sink) throws IOException {
+    private void simulateAnHour(int window, KvEventSink sink) throws IOException {
         Path file = Path.of("../docs/results/profiles/h200.txt");
         Profile profile = Profile.parse(Files.readString(file), file.toString());
         Budget budget = new Budget(20_480, 512, 20_480);
@@ -164,6 +173,9 @@ class KvIndexerTest {
                 .stagesPrefills(true)
                 .maxBatchTokens(20_480)
                 .layers(profile.layers())
+                .windows(IntStream.range(0, profile.layers())
+                        .mapToObj(layer -> layer % 4 == 3 ? 0 : window)
+                        .toList())
                 .kvBytesPerToken(131_072)
                 .overlaps(true)
                 .inFlight(64, 1024, false)
@@ -221,7 +233,7 @@ class KvIndexerTest {
 
     private static Set<List<Integer>> tokens(KvEventFollower follower, KvTier tier) {
         Set<List<Integer>> tokens = new HashSet<>();
-        follower.prefixes(tier).forEach(prefix -> tokens.add(prefix.tokens()));
+        follower.prefixes(tier, 0).forEach(prefix -> tokens.add(prefix.tokens()));
         return tokens;
     }
 

@@ -259,6 +259,19 @@ public final class BlockPool {
         if (node == null) {
             throw new IllegalStateException("the " + tier + " pool has no block to grant");
         }
+        evict(node);
+    }
+
+    /** Drops the prefix of a cached block, so that it is free. */
+    void evict(int block) {
+        PrefixNode node = nodes[block];
+        if (node == null || references[block] > 0) {
+            throw new IllegalStateException(tier + " block " + block + " is not cached, so it cannot be evicted");
+        }
+        evict(node);
+    }
+
+    private void evict(PrefixNode node) {
         evictions++;
         evicted.accept(node);
     }
@@ -328,10 +341,10 @@ public final class BlockPool {
         }
     }
 
-    /** Whether all children of a cached node are cached before it. */
+    /** Whether all children of a cached node are cached before it. Without windows each has all of its blocks. */
     private static boolean isDone(PrefixNode node, int[] states) {
         for (PrefixNode child = node.firstChild; child != null; child = child.nextSibling) {
-            if (states[child.block()] == 0) {
+            if (states[child.blocks[0]] == 0) {
                 return false;
             }
         }

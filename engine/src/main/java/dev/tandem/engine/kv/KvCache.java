@@ -10,8 +10,8 @@ import org.jspecify.annotations.Nullable;
 /**
  * Grants, moves and frees KV blocks, and shares those of equal prefixes. All blocks of a sequence are in one tier.
  *
- * <p>Full blocks are shared: a block that somebody may write belongs to one sequence. Each tier has a
- * {@link PrefixTree} of its own.
+ * <p>Full blocks are shared: a block that somebody may write belongs to one sequence. {@link PrefixCache} says which
+ * blocks hold which prefix.
  *
  * <p>Owned by: engine thread.
  */
@@ -30,25 +30,9 @@ public final class KvCache implements KvCapacity {
     private final AttentionSpan span;
     private final BlockPool gpu;
     private final BlockPool host;
-    private final PrefixHashes hashes;
-    /** Null when no KV is shared. */
-    private final @Nullable PrefixTree gpuPrefixes;
-
-    /** Null when no KV is shared. */
-    private final @Nullable PrefixTree hostPrefixes;
-
-    /** Null when events are not recorded. */
-    private final @Nullable KvEventLog events;
-
     private final long maxShared;
-    private final PrefixDemotion demotion;
-    /** Sequences with prompt blocks that are not registered yet. */
-    private final List<Sequence> pending = new ArrayList<>();
-
-    private long queries;
-    private long gpuHits;
-    private long hostHits;
-    private long copiedHits;
+    /** Null when no KV is shared. */
+    private final @Nullable PrefixCache prefixes;
 
     /**
      * Creates a cache whose blocks have the same number of tokens in both tiers, that stages no prefills and shares no
@@ -124,46 +108,23 @@ public final class KvCache implements KvCapacity {
         this.hostBlockTokens = hostBlockTokens;
         this.staging = staging;
         this.maxShared = maxShared;
-        this.hashes = new PrefixHashes(gpuBlockTokens, options.seed());
-        long mask = options.hashMask();
-        this.events = options.enabled() && options.events() ? new KvEventLog(gpuBlockTokens) : null;
-        this.gpuPrefixes =
-                options.enabled() ? new PrefixTree(gpuBlockTokens, gpuBlocks, mask, hashes, log(KvTier.GPU)) : null;
-        this.hostPrefixes =
-                options.enabled() ? new PrefixTree(hostBlockTokens, hostBlocks, mask, hashes, log(KvTier.HOST)) : null;
-        this.gpu = new BlockPool(KvTier.GPU, gpuBlocks, layout.slides(), this::evictFromGpu);
-        this.host = new BlockPool(KvTier.HOST, hostBlocks, layout.slides(), node -> drop(KvTier.HOST, node));
-        this.demotion = new PrefixDemotion(gpu, host, hostBlockTokens / gpuBlockTokens, layout.groups());
+        this.gpu = new BlockPool(KvTier.GPU, gpuBlocks, layout.slides(), node -> evict(KvTier.GPU, node));
+        this.host = new BlockPool(KvTier.HOST, hostBlocks, layout.slides(), node -> evict(KvTier.HOST, node));
+        this.prefixes = options.enabled()
+                ? new PrefixCache(layout, gpu, gpuBlockTokens, host, hostBlockTokens, options, maxShared)
+                : null;
     }
 
-    private KvEventLog.@Nullable TierLog log(KvTier tier) {
-        return events == null ? null : events.of(tier);
-    }
-
-    private void evictFromGpu(PrefixNode node) {
-        if (gpuPrefixes != null) {
-            gpuPrefixes.drop(node, dropped -> {
-                demotion.noteEviction(dropped.hash);
-                gpu.unregister(dropped);
-            });
-        }
-    }
-
-    /** Drops a node and its descendants from the tree; blocks that nobody refers to become free. */
-    private void drop(KvTier tier, PrefixNode node) {
-        PrefixTree prefixes = prefixes(tier);
+    private void evict(KvTier tier, PrefixNode node) {
         if (prefixes != null) {
-            prefixes.drop(node, pool(tier)::unregister);
+            prefixes.evict(tier, node);
         }
     }
 
-    /** The tree of a tier; null when no KV is shared. */
+    /** Which blocks hold which prefix; null when no KV is shared. */
     @Nullable
-    PrefixTree prefixes(KvTier tier) {
-        return switch (tier) {
-            case GPU -> gpuPrefixes;
-            case HOST -> hostPrefixes;
-        };
+    PrefixCache prefixes() {
+        return prefixes;
     }
 
     @Override
@@ -203,7 +164,7 @@ public final class KvCache implements KvCapacity {
         int blocks = 0;
         for (KvLayout.Kind kind : kinds) {
             int end = blocksFor(tier, kind.window().end(computed, length));
-            blocks += kind.groups() * (end - firstHeld(tier, kind, computed));
+            blocks += kind.groups() * (end - kind.firstHeld(computed, blockTokens(tier)));
         }
         return blocks;
     }
@@ -220,14 +181,9 @@ public final class KvCache implements KvCapacity {
         }
         int[] first = new int[layout.groups()];
         for (KvLayout.Kind kind : kinds) {
-            Arrays.fill(first, kind.first(), kind.end(), firstHeld(tier, kind, computed));
+            Arrays.fill(first, kind.first(), kind.end(), kind.firstHeld(computed, blockTokens(tier)));
         }
         return first;
-    }
-
-    /** Index of the first block that a sequence holds in each group of a kind. */
-    int firstHeld(KvTier tier, KvLayout.Kind kind, int computed) {
-        return kind.window().start(computed) / blockTokens(tier);
     }
 
     @Override
@@ -270,7 +226,7 @@ public final class KvCache implements KvCapacity {
 
     @Override
     public boolean cachesPrefixes() {
-        return gpuPrefixes != null;
+        return prefixes != null;
     }
 
     @Override
@@ -280,96 +236,17 @@ public final class KvCache implements KvCapacity {
 
     @Override
     public int[] hit(Sequence sequence, KvTier tier) {
-        PrefixTree prefixes = prefixes(tier);
-        if (prefixes == null || !sequence.request().caching().enabled()) {
-            return NO_BLOCKS;
-        }
-        BlockTable.Found found = sequence.table().found(tier);
-        PrefixNode node = complete(tier, longestHit(prefixes, sequence, found.node, maxHit(sequence, tier)));
-        if (node != found.node || found.blocks.length != depth(node) * layout.groups()) {
-            found.node = node;
-            found.blocks = path(node);
-        }
-        return found.blocks;
-    }
-
-    /** Max blocks of a sequence's hit. */
-    private int maxHit(Sequence sequence, KvTier tier) {
-        // a waiting sequence's last token is computed in any case, because its logits yield the next
-        int computes = tier == KvTier.GPU ? 1 : 2;
-        int tokens = sequence.table().isEmpty() ? sequence.length() - computes : sequence.computed();
-        return Math.max(0, Math.min(tokens, sequence.known())) / blockTokens(tier);
-    }
-
-    /**
-     * The last node of the sequence's prefix that is in the cache; null when there is none.
-     *
-     * @param earlier the hit of an earlier call, most of which is there still
-     */
-    private static @Nullable PrefixNode longestHit(
-            PrefixTree tree, Sequence sequence, @Nullable PrefixNode earlier, int max) {
-        PrefixNode found = earlier;
-        while (found != null && (!found.attached || found.depth > max)) {
-            found = found.previous();
-        }
-        PrefixNode next = found == null ? tree.root(sequence.request().caching().salt()) : found;
-        while (next != null && next.depth < max) {
-            next = tree.child(next, sequence);
-            found = next == null ? found : next;
-        }
-        return found;
-    }
-
-    /**
-     * The last node up to {@code last} at which the cache has all blocks that a sequence then holds; null when there is
-     * none. Behind windows blocks may be absent.
-     */
-    private @Nullable PrefixNode complete(KvTier tier, @Nullable PrefixNode last) {
-        if (last == null || !last.lacksBlocks) {
-            return last;
-        }
-        PrefixNode[] path = new PrefixNode[last.depth];
-        for (PrefixNode node = last; node != null; node = node.previous()) {
-            path[node.depth - 1] = node;
-        }
-        int[] present = new int[kinds.length]; // index after the last absent block, by kind
-        PrefixNode found = null;
-        for (PrefixNode node : path) {
-            boolean all = true;
-            for (int i = 0; i < kinds.length; i++) {
-                present[i] = node.has(kinds[i].first()) ? present[i] : node.depth;
-                all &= present[i] <= firstHeld(tier, kinds[i], node.depth * blockTokens(tier));
-            }
-            found = all ? node : found;
-        }
-        return found;
-    }
-
-    private static int depth(@Nullable PrefixNode node) {
-        return node == null ? 0 : node.depth;
-    }
-
-    private int[] path(@Nullable PrefixNode last) {
-        int groups = layout.groups();
-        int[] blocks = new int[depth(last) * groups];
-        for (PrefixNode node = last; node != null; node = node.previous()) {
-            System.arraycopy(node.blocks, 0, blocks, (node.depth - 1) * groups, groups);
-        }
-        return blocks;
+        return prefixes == null ? NO_BLOCKS : prefixes.hit(sequence, tier);
     }
 
     @Override
     public List<Sequence> pending() {
-        return pending;
+        return prefixes == null ? List.of() : prefixes.pending();
     }
 
     @Override
-    public boolean willRegister(Sequence pendingOne, KvTier tier, Sequence waiting, int tokens) {
-        int each = blockTokens(tier);
-        int index = blocksFor(tier, tokens) * (each / gpuBlockTokens) - 1;
-        long[] own = hashes.ofPrompt(pendingOne);
-        long[] others = hashes.ofPrompt(waiting);
-        return index >= 0 && index < own.length && index < others.length && own[index] == others[index];
+    public boolean willRegister(Sequence pending, KvTier tier, Sequence waiting, int tokens) {
+        return prefixes != null && prefixes.willRegister(pending, tier, waiting, tokens);
     }
 
     /**
@@ -411,26 +288,10 @@ public final class KvCache implements KvCapacity {
         BlockTable table = sequence.table();
         table.tier(use.tier());
         list(sequence, use, use.tokens());
-        if (sequence.startAt(use.tokens()) && table.registers()) {
-            count(sequence, use);
+        boolean first = sequence.startAt(use.tokens());
+        if (prefixes != null) {
+            prefixes.started(sequence, use, first);
         }
-        long[] prompt = table.registers() ? hashes.ofPrompt(sequence) : new long[0];
-        if (prompt.length * gpuBlockTokens > use.shared() * blockTokens(use.tier())) {
-            table.pending(true);
-            pending.add(sequence);
-        }
-    }
-
-    private void count(Sequence sequence, PrefixUse use) {
-        int shared = use.shared() * blockTokens(use.tier());
-        queries += sequence.length();
-        gpuHits += use.tier() == KvTier.GPU ? shared : 0;
-        hostHits += use.tier() == KvTier.HOST ? shared : 0;
-        copiedHits += use.tokens() - shared;
-        long[] prompt = hashes.ofPrompt(sequence);
-        int next = use.tokens() / gpuBlockTokens;
-        boolean fromHost = use.tokens() > 0 && (use.tier() == KvTier.HOST || use.copies());
-        demotion.noteStart(fromHost || demotion.wasAnyEvicted(prompt, next));
     }
 
     /** Lists the shared blocks of a use in the sequence's table, which is empty. */
@@ -445,13 +306,9 @@ public final class KvCache implements KvCapacity {
                 table.group(group).add(use.block(group, i));
             }
         }
-        PrefixNode node = use.shared() == 0 ? null : table.found(use.tier()).node;
-        while (node != null && node.depth > use.shared()) {
-            node = node.previous();
+        if (prefixes != null) {
+            prefixes.begins(sequence, use);
         }
-        table.node(node);
-        table.hits(use.shared());
-        table.registers(cachesPrefixes() && sequence.request().caching().enabled());
     }
 
     /**
@@ -485,7 +342,7 @@ public final class KvCache implements KvCapacity {
      * @return the copies; empty when there is nothing to do
      */
     public List<Swap> demote(int maxBlocks) {
-        return hostPrefixes == null ? List.of() : demotion.demote(hostPrefixes, maxBlocks);
+        return prefixes == null ? List.of() : prefixes.demote(maxBlocks);
     }
 
     /**
@@ -496,96 +353,8 @@ public final class KvCache implements KvCapacity {
      * @param tokens from the start whose KV is computed, by steps whose results are known
      */
     public void register(Sequence sequence, int tokens) {
-        BlockTable table = sequence.table();
-        PrefixTree prefixes = prefixes(table.tier());
-        if (prefixes == null || !table.registers()) {
-            return;
-        }
-        PrefixNode last = table.node();
-        boolean dropped = last != null && !last.attached; // it is wrong, or its first block was granted to another
-        // or the widest window, that of the first group, has passed a block that was not registered: a node without
-        // any block would never be evicted
-        if (dropped || depth(last) < table.group(0).first()) {
-            stopRegistering(sequence);
-            return;
-        }
-        int full = Math.min(tokens, sequence.known()) / blockTokens(table.tier());
-        if (full > depth(last)) {
-            PrefixNode parent = last == null
-                    ? prefixes.rootToExtend(sequence.request().caching().salt())
-                    : last;
-            while (parent.depth < full) {
-                PrefixNode node = registered(prefixes, parent, sequence);
-                if (node == null) {
-                    break;
-                }
-                parent = node;
-                table.node(node);
-            }
-        }
-        if (table.isPending() && tokens >= hashes.ofPrompt(sequence).length * gpuBlockTokens) {
-            endPending(sequence);
-        }
-    }
-
-    /** The node of the sequence's block after {@code parent}; null when the block cannot be shared. */
-    private @Nullable PrefixNode registered(PrefixTree prefixes, PrefixNode parent, Sequence sequence) {
-        BlockTable table = sequence.table();
-        BlockPool pool = pool(table.tier());
-        int index = parent.depth;
-        PrefixNode node = prefixes.child(parent, sequence);
-        if (node == null) {
-            int[] own = new int[layout.groups()];
-            Arrays.setAll(own, group -> own(table.group(group), index));
-            node = prefixes.add(parent, sequence, own);
-            for (int block : own) {
-                if (block != PrefixNode.ABSENT) {
-                    pool.register(block, node);
-                }
-            }
-        } else if (pool.shared() + referenced(pool, node) <= maxShared(table.tier())) {
-            for (int group = 0; group < node.blocks.length; group++) {
-                int own = own(table.group(group), index);
-                if (own == PrefixNode.ABSENT) {
-                    continue;
-                }
-                if (!node.has(group)) {
-                    node.blocks[group] = own;
-                    pool.register(own, node);
-                    continue;
-                }
-                pool.share(node.blocks[group], sequence.key());
-                table.group(group).replace(index, node.blocks[group]);
-                pool.give(own, sequence.key());
-            }
-        } else {
-            return null;
-        }
-        return node;
-    }
-
-    private static int own(GroupTable blocks, int index) {
-        return index < blocks.first() ? PrefixNode.ABSENT : blocks.block(index);
-    }
-
-    /** Blocks of a node that sequences refer to. */
-    private static int referenced(BlockPool pool, PrefixNode node) {
-        int count = 0;
-        for (int block : node.blocks) {
-            count += block != PrefixNode.ABSENT && pool.references(block) > 0 ? 1 : 0;
-        }
-        return count;
-    }
-
-    private void stopRegistering(Sequence sequence) {
-        sequence.table().registers(false);
-        endPending(sequence);
-    }
-
-    private void endPending(Sequence sequence) {
-        if (sequence.table().isPending()) {
-            sequence.table().pending(false);
-            pending.remove(sequence);
+        if (prefixes != null) {
+            prefixes.register(sequence, tokens);
         }
     }
 
@@ -594,55 +363,26 @@ public final class KvCache implements KvCapacity {
      * host sequence had computed on the GPU is right: tokens have been sampled from it.
      */
     public void purge(Sequence sequence) {
-        BlockTable table = sequence.table();
-        PrefixTree prefixes = prefixes(table.tier());
-        if (prefixes == null) {
-            return;
-        }
-        // by its tokens, because the sequence may have ended, and others may have registered the same
-        stopRegistering(sequence);
-        int each = blockTokens(table.tier());
-        PrefixNode node = prefixes.root(sequence.request().caching().salt());
-        while (node != null && node.depth < table.hits() + 1) {
-            node = (node.depth + 1) * each <= sequence.known() ? prefixes.child(node, sequence) : null;
-        }
-        if (node != null) {
-            prefixes.drop(node, dropped -> {
-                pool(table.tier()).unregister(dropped);
-                if (dropped.hostCopy != null && dropped.hostCopy.attached) {
-                    drop(KvTier.HOST, dropped.hostCopy);
-                }
-            });
+        if (prefixes != null) {
+            prefixes.purge(sequence);
         }
     }
 
     /** Empties the prefix cache: nothing that was computed before is hit afterwards. */
     public void resetPrefixes(Collection<Sequence> live) {
-        if (gpuPrefixes != null && hostPrefixes != null) {
-            gpuPrefixes.clear(gpu::unregister);
-            hostPrefixes.clear(host::unregister);
-            live.forEach(this::stopRegistering);
-            if (events != null) {
-                events.cleared();
-            }
+        if (prefixes != null) {
+            prefixes.reset(live);
         }
     }
 
     /** What has entered and left the prefix caches since the last call; empty where events are not recorded. */
     public List<KvEvent> takeEvents() {
-        return events == null ? List.of() : events.take();
+        return prefixes == null ? List.of() : prefixes.takeEvents();
     }
 
     @Override
     public PrefixCacheUse prefixCacheUse() {
-        return new PrefixCacheUse(
-                queries,
-                gpuHits,
-                hostHits,
-                copiedHits,
-                PrefixCacheUse.Tier.of(gpu, layout.groups()),
-                PrefixCacheUse.Tier.of(host, layout.groups()),
-                demotion.blocks());
+        return prefixes == null ? PrefixCacheUse.NONE : prefixes.use();
     }
 
     /**
@@ -698,7 +438,7 @@ public final class KvCache implements KvCapacity {
         BlockTable table = sequence.table();
         boolean freed = false;
         for (KvLayout.Kind kind : kinds) {
-            int next = firstHeld(table.tier(), kind, sequence.computed());
+            int next = kind.firstHeld(sequence.computed(), blockTokens(table.tier()));
             if (!table.isEmpty() && next > table.group(kind.first()).first()) {
                 free(sequence, kind, next);
                 freed = true;
@@ -742,7 +482,9 @@ public final class KvCache implements KvCapacity {
     }
 
     private void clear(Sequence sequence) {
-        endPending(sequence);
+        if (prefixes != null) {
+            prefixes.endPending(sequence);
+        }
         sequence.table().clear();
     }
 

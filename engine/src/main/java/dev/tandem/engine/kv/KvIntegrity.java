@@ -38,6 +38,12 @@ final class KvIntegrity {
             }
             pool.checkIntegrity(references, holders);
         }
+        PrefixCache prefixes = kv.prefixes();
+        for (KvTier tier : KvTier.values()) {
+            if (prefixes != null) {
+                prefixes.tree(tier).checkIntegrity();
+            }
+        }
         live.forEach(this::checkTable);
         for (Sequence sequence : kv.pending()) {
             if (!sequence.table().isPending() || !live.contains(sequence)) {
@@ -66,7 +72,7 @@ final class KvIntegrity {
         if (blocks.count() == 0) {
             return;
         }
-        int first = kv.firstHeld(tier, kind, sequence.computed());
+        int first = kind.firstHeld(sequence.computed(), kv.blockTokens(tier));
         if (blocks.first() != first && sequence.state() != RequestState.IN_FLIGHT) {
             throw new IllegalStateException(sequence + " holds blocks from " + blocks.first() + " on, and its window"
                     + " begins in block " + first);
@@ -86,7 +92,7 @@ final class KvIntegrity {
 
     private void checkPrefix(Sequence sequence) {
         BlockTable table = sequence.table();
-        PrefixTree prefixes = kv.prefixes(table.tier());
+        PrefixCache prefixes = kv.prefixes();
         if (prefixes == null || !table.registers()) {
             return;
         }
@@ -98,7 +104,8 @@ final class KvIntegrity {
         int each = kv.blockTokens(table.tier());
         for (PrefixNode at = node; at != null; at = at.previous()) {
             int from = (at.depth - 1) * each;
-            boolean wrongRoot = at.depth == 1 && at.parent != prefixes.root(salt);
+            boolean wrongRoot =
+                    at.depth == 1 && at.parent != prefixes.tree(table.tier()).root(salt);
             boolean wrongBlock = false;
             for (int group = 0; group < at.blocks.length; group++) {
                 GroupTable blocks = table.group(group);

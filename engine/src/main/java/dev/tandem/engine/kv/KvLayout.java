@@ -27,6 +27,11 @@ public final class KvLayout {
      * @param groups how many there are
      */
     public record Kind(KvWindow window, int first, int groups) {
+        /** Index of the first block that a sequence holds, in blocks of as many tokens. */
+        public int firstHeld(int computed, int blockTokens) {
+            return window.start(computed) / blockTokens;
+        }
+
         /** The index after the last group. */
         public int end() {
             return first + groups;

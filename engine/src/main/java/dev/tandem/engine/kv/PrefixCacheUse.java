@@ -13,6 +13,9 @@ package dev.tandem.engine.kv;
  */
 public record PrefixCacheUse(
         long queries, long gpuHits, long hostHits, long copiedHits, Tier gpu, Tier host, long demotions) {
+    /** Of a cache that shares no KV. */
+    static final PrefixCacheUse NONE = new PrefixCacheUse(0, 0, 0, 0, new Tier(0, 0), new Tier(0, 0), 0);
+
     /**
      * The cache in the blocks of one tier.
      *

@@ -3,8 +3,11 @@ package dev.tandem.engine.kv;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.Deque;
+import java.util.IdentityHashMap;
 import java.util.List;
+import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -12,6 +15,9 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>Copies cost time of the link, and a step that copies cannot be followed asynchronously. So there are none until a
  * request comes back for a prefix that was evicted, or hits the host, and none again when no more requests do.
+ *
+ * <p>No copy evicts that of a block which is to be granted sooner: else, with a small host, each call would evict what
+ * the one before has copied, and an idle engine would never rest.
  *
  * <p>Owned by: engine thread.
  */
@@ -106,12 +112,16 @@ final class PrefixDemotion {
         List<Swap> copies = new ArrayList<>();
         // until the end, so that no copy of this call overwrites another
         List<PrefixNode> held = new ArrayList<>();
+        Set<PrefixNode> kept = Collections.newSetFromMap(new IdentityHashMap<>());
         int left = maxBlocks;
         int block = gpu.oldestCached();
         for (int scanned = 0; left > 0 && block >= 0 && scanned < MAX_SCANNED * groups; scanned++) {
             PrefixNode end = endOfHostBlock(gpu.node(block));
-            if (end != null && !isOnHost(end)) {
-                left -= copyPath(tree, end, left, copies, held);
+            PrefixNode onHost = end == null ? null : end.hostCopy;
+            if (onHost != null && onHost.attached) {
+                keep(onHost, kept);
+            } else if (end != null) {
+                left -= copyPath(tree, end, left, copies, held, kept);
             }
             block = gpu.newerCached(block);
         }
@@ -129,8 +139,24 @@ final class PrefixDemotion {
         return copies;
     }
 
-    private static boolean isOnHost(PrefixNode node) {
-        return node.hostCopy != null && node.hostCopy.attached;
+    /** Keeps the blocks of a prefix on the host until the end of the call. */
+    private static void keep(PrefixNode last, Set<PrefixNode> kept) {
+        for (PrefixNode node = last; node != null && kept.add(node); node = node.previous()) {}
+    }
+
+    /** Empties host blocks for a copy by evicting the oldest prefixes that are not kept; false if there are too few. */
+    private boolean makeRoom(Set<PrefixNode> kept) {
+        while (host.empty() < groups) {
+            int block = host.oldestCached();
+            while (block >= 0 && kept.contains(host.node(block))) {
+                block = host.newerCached(block);
+            }
+            if (block < 0) {
+                return false;
+            }
+            host.evict(block);
+        }
+        return true;
     }
 
     /** The last node of the prefix that ends where a host block does; null when the prefix is shorter. */
@@ -143,7 +169,8 @@ final class PrefixDemotion {
     }
 
     /** Copies what the host lacks of a prefix, from its start on, because a prefix is matched from there. */
-    private int copyPath(PrefixTree tree, PrefixNode last, int max, List<Swap> copies, List<PrefixNode> held) {
+    private int copyPath(
+            PrefixTree tree, PrefixNode last, int max, List<Swap> copies, List<PrefixNode> held, Set<PrefixNode> kept) {
         Deque<PrefixNode> ends = new ArrayDeque<>();
         for (PrefixNode end = last; end != null; end = endOfHostBlock(end.previous())) {
             ends.push(end);
@@ -154,13 +181,16 @@ final class PrefixDemotion {
         for (PrefixNode end : ends) {
             int[] tokens = tokens(end);
             PrefixNode node = tree.child(parent, end.hash, tokens);
+            if (node != null && !node.hasAny()) {
+                break; // granting a page may drop it, for there is none that this call could hold
+            }
             if (node != null) {
                 for (int page : node.blocks) {
                     if (page != PrefixNode.ABSENT) {
                         host.share(page, KEY);
                     }
                 }
-            } else if (copied < max && host.free() >= groups && isWhole(end)) {
+            } else if (copied < max && isWhole(end) && makeRoom(kept)) {
                 int[] pages = new int[groups];
                 Arrays.setAll(pages, group -> host.take(KEY));
                 // an eviction may have dropped the root together with its last child
@@ -175,6 +205,7 @@ final class PrefixDemotion {
                 break;
             }
             held.add(node);
+            keep(node, kept);
             end.hostCopy = node;
             parent = node;
         }

@@ -24,8 +24,8 @@ final class PrefixNode {
     final int[] tokens;
 
     /**
-     * [groups] the block of each group of layers, or {@link #ABSENT}; empty for a root. The first group's is never
-     * absent.
+     * [groups] the block of each group of layers, or {@link #ABSENT}; empty for a root. All may be absent where all
+     * layers have a window: then the node is there for the sake of those that follow it.
      */
     final int[] blocks;
     /** Nodes from the root to this one; 0 for a root. */
@@ -74,13 +74,18 @@ final class PrefixNode {
         return new PrefixNode(this, null, hash, tokens, blocks);
     }
 
-    /** The block of the first group of layers. */
-    int block() {
-        return blocks[0];
-    }
-
     boolean has(int group) {
         return blocks[group] != ABSENT;
+    }
+
+    /** Whether the block of some group is there. */
+    boolean hasAny() {
+        for (int block : blocks) {
+            if (block != ABSENT) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** The salt of the prefix. */

@@ -15,7 +15,8 @@ import org.jspecify.annotations.Nullable;
  * <p>A chain hash finds a node, and a comparison of its parent and its tokens confirms it. So two prefixes with equal
  * hashes never share KV. Each cache salt has a root of its own, so prefixes of different salts never meet.
  *
- * <p>A node is dropped together with all its descendants, because a prefix is matched from its first block on.
+ * <p>A node is dropped together with all its descendants, because a prefix is matched from its first block on. A node
+ * without any block is dropped with its last child, because no eviction would ever name it.
  *
  * <p>Owned by: engine thread.
  */
@@ -118,6 +119,14 @@ final class PrefixTree {
         return node;
     }
 
+    /** Says which block holds the KV of a node in a group of layers in which it lacked one. */
+    void fill(PrefixNode node, int group, int block) {
+        node.blocks[group] = block;
+        if (log != null) {
+            log.filled(node, group);
+        }
+    }
+
     /** Forgets a root to which no child was added. */
     void dropIfEmpty(PrefixNode node) {
         if (node.depth == 0 && node.firstChild == null) {
@@ -125,8 +134,14 @@ final class PrefixTree {
         }
     }
 
-    /** Drops a node and its descendants. */
-    void drop(PrefixNode node, Consumer<PrefixNode> dropped) {
+    /** Drops a node and its descendants, and nodes without blocks that precede nothing else. */
+    void drop(PrefixNode last, Consumer<PrefixNode> dropped) {
+        PrefixNode node = last;
+        for (PrefixNode before = node.previous();
+                before != null && !before.hasAny() && before.firstChild == node && node.nextSibling == null;
+                before = node.previous()) {
+            node = before;
+        }
         if (log == null) {
             remove(node, dropped);
             return;
@@ -191,9 +206,22 @@ final class PrefixTree {
             at = at.nextInBucket;
         }
         if (at == null) {
-            throw new IllegalStateException("the node of block " + node.block() + " is not in its bucket");
+            throw new IllegalStateException(
+                    "the node of blocks " + Arrays.toString(node.blocks) + " is not in its bucket");
         }
         at.nextInBucket = node.nextInBucket;
+    }
+
+    /** @throws IllegalStateException when a node has neither a block nor a child, so that nothing would drop it */
+    void checkIntegrity() {
+        for (PrefixNode bucket : buckets) {
+            for (PrefixNode node = bucket; node != null; node = node.nextInBucket) {
+                if (!node.attached || node.firstChild == null && !node.hasAny()) {
+                    throw new IllegalStateException("the tree has a node of depth " + node.depth
+                            + " that was dropped, or has neither a block nor a child");
+                }
+            }
+        }
     }
 
     private long childHash(PrefixNode parent, Sequence sequence) {

@@ -95,8 +95,9 @@ class PrefixCacheTest {
         int[] copyFrom = Arrays.stream(first)
                 .map(begin -> Math.max(begin, whole) * each / otherEach)
                 .toArray();
-        return PrefixUse.sharing(tier, use.found(), first, whole, whole * each)
+        PrefixUse copying = PrefixUse.sharing(tier, use.found(), first, whole, whole * each)
                 .copying(other, copyFrom, tokens / otherEach, tokens);
+        return copying.hasCopied() ? copying : use;
     }
 
     private Sequence start(Sequence sequence) {
@@ -372,6 +373,22 @@ class PrefixCacheTest {
         }
     }
 
+    /** Three of four prefixes have room on the host: none is copied there at the expense of a colder one. */
+    @Test
+    void demotionEndsWhereTheHostHoldsLessThanIsCold() {
+        cache = new KvCache(BLOCK, HOST_BLOCK, 12, 3, PrefillStaging.NONE, PrefixCacheOptions.on(1), 100);
+        for (int i : new int[] {0, 1, 2, 3, 4, 0}) { // the first one is evicted, and comes back
+            cache.release(computed(tokens(100 * i, 100 * i + 12)));
+        }
+        for (int calls = 0; !cache.demote(3).isEmpty(); calls++) {
+            assertThat(calls).as("calls that copy").isLessThan(4);
+            cache.checkIntegrity(List.of());
+        }
+        assertThat(IntStream.range(0, 5).filter(i -> hostHit(waiting(tokens(100 * i, 100 * i + 12))).length > 0))
+                .as("the coldest on the GPU")
+                .containsExactly(2, 3, 4);
+    }
+
     /** A sequence that leaves at the submit is registered before its result is known, and may be demoted by then. */
     @Test
     void aPurgeReachesDemotedCopies() {
@@ -443,11 +460,13 @@ class PrefixCacheTest {
         List<KvEvent> events = cache.takeEvents();
         follower.offer(events);
         assertThat(events).hasSize(2);
-        assertThat(follower.prefixes(KvTier.HOST)).hasSize(3);
+        assertThat(follower.prefixes(KvTier.HOST, 0)).hasSize(3);
         cache.release(compute(start(waiting(tokens(50, 57)), KvTier.HOST)));
         events = cache.takeEvents();
         follower.offer(events);
-        assertThat(follower.prefixes(KvTier.HOST)).as("the first block is left").hasSize(2);
+        assertThat(follower.prefixes(KvTier.HOST, 0))
+                .as("the first block is left")
+                .hasSize(2);
     }
 
     @Test
@@ -500,6 +519,35 @@ class PrefixCacheTest {
         assertThat(cache.prefixCacheUse().gpu().evictions()).isPositive();
     }
 
+    /** A prefix on the host lacks the blocks behind its window, and another one on the GPU begins with the same. */
+    @Test
+    void aDemotionEndsWhereTheHostLacksBlocks() {
+        PrefixCacheOptions options = PrefixCacheOptions.on(1);
+        KvLayout oneWindow = layout("9");
+        cache = new KvCache(
+                BLOCK, HOST_BLOCK, 24, 2, PrefillStaging.NONE, options, 100, oneWindow, AttentionSpan.WHOLE);
+        finish(tokens(0, 41));
+        Sequence onHost = waiting(tokens(0, 48));
+        PrefixUse use = copying(onHost, sharing(onHost, KvTier.HOST));
+        cache.claim(onHost, use);
+        cache.start(onHost, use);
+        assertThat(cache.copy(onHost, use)).hasSize(1);
+        cache.endCopy(onHost, use);
+        compute(onHost);
+        cache.slide(onHost);
+        cache.release(onHost);
+        int[] other = tokens(0, 41);
+        Arrays.fill(other, 24, 41, 77);
+        finish(other);
+        List<Sequence> running = List.of(
+                start(sequence(PrefixCaching.OFF, tokens(0, 28))), start(sequence(PrefixCaching.OFF, tokens(0, 28))));
+        assertThat(running).allMatch(sequence -> cache.grow(sequence, 28));
+        assertThat(hit(waiting(tokens(0, 42)))).as("the end was evicted").hasSize(6);
+        assertThat(cache.demote(1)).isEmpty();
+        cache.checkIntegrity(running);
+        assertThat(hostHit(waiting(tokens(0, 50)))).hasSize(6);
+    }
+
     /** Computes a prompt and ends. */
     private void finish(int... prompt) {
         Sequence sequence = start(waiting(prompt));
@@ -532,6 +580,7 @@ class PrefixCacheTest {
         "-1, 9223372036854775807, 21",
         "15, 20, 9",
         "-1, 9223372036854775807, 0 9",
+        "-1, 9223372036854775807, 21 9",
         "15, 50, 0 21 21 21"
     })
     void randomOperationsKeepAllInvariants(long hashMask, long maxShared, String windows) {
@@ -600,6 +649,9 @@ class PrefixCacheTest {
                 checkEvents();
                 if (i % 8 == 0) {
                     live.forEach(this::checkContents);
+                    for (KvTier tier : KvTier.values()) {
+                        waiting.forEach(sequence -> checkHit(sequence, tier));
+                    }
                 }
             }
             live.forEach(cache::release);
@@ -627,19 +679,39 @@ class PrefixCacheTest {
                 throw new AssertionError("seed " + seed, e);
             }
             for (KvTier tier : KvTier.values()) {
-                assertThat(follower.prefixes(tier))
-                        .as("seed %d, %s", seed, tier)
-                        .isEqualTo(held(tier));
+                for (KvLayout.Kind kind : layout.kinds()) {
+                    assertThat(follower.prefixes(tier, kind.first()))
+                            .as("seed %d, %s, %s", seed, tier, kind)
+                            .isEqualTo(held(tier, kind));
+                }
             }
         }
 
-        /** The prefixes of all nodes, in blocks of the GPU's size. */
-        Set<KvEventFollower.Prefix> held(KvTier tier) {
+        /** Whoever follows the events knows what a request would hit. */
+        void checkHit(Sequence sequence, KvTier tier) {
+            int each = cache.blockTokens(tier);
+            int hit = cache.hit(sequence, tier).length / layout.groups() * each;
+            int max = sequence.request().caching().enabled() ? sequence.length() - (tier == KvTier.GPU ? 1 : 2) : 0;
+            List<Integer> tokens =
+                    Arrays.stream(sequence.tokens(0, sequence.length())).boxed().toList();
+            int expected = follower.hit(tier, sequence.request().caching().salt(), tokens, max, BLOCK, each);
+            assertThat(oneWindow() ? Math.max(expected, hit) : expected)
+                    .as("seed %d, %s of %s", seed, sequence, tier)
+                    .isEqualTo(hit);
+        }
+
+        /** Whether events have no groups: they then tell of prefixes alone that lack no block. */
+        boolean oneWindow() {
+            return layout.kinds().size() == 1;
+        }
+
+        /** The prefixes of all nodes with blocks of a kind of layers, in blocks of the GPU's size. */
+        Set<KvEventFollower.Prefix> held(KvTier tier, KvLayout.Kind kind) {
             Set<KvEventFollower.Prefix> prefixes = new HashSet<>();
             BlockPool pool = cache.pool(tier);
             for (int block = 0; block < pool.size(); block++) {
                 PrefixNode node = pool.node(block);
-                if (node != null) {
+                if (node != null && node.has(kind.first()) && !(oneWindow() && node.lacksBlocks)) {
                     List<Integer> tokens = tokens(node);
                     int each = cache.blockTokens(tier);
                     for (int end = tokens.size() - each + BLOCK; end <= tokens.size(); end += BLOCK) {
@@ -737,10 +809,10 @@ class PrefixCacheTest {
                             write(sequence, at);
                         }
                         boolean async = layout.slides() && random.nextInt(3) == 0;
-                        if (async) { // the result of the step is known after its submit
+                        if (async) { // the result of the step is known after its submit, or that of the next one
                             cache.slide(sequence);
                         }
-                        cache.register(sequence, sequence.computed());
+                        cache.register(sequence, async && random.nextBoolean() ? before : sequence.computed());
                         cache.slide(sequence);
                         slid += sequence.table().group(layout.groups() - 1).first() > 0 ? 1 : 0;
                     }

@@ -18,8 +18,10 @@ import dev.tandem.engine.strategy.select.Strategy;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** When KV enters the prefix cache, and which requests hit it. Blocks have 4 tokens. */
@@ -200,12 +202,14 @@ class PrefixCachingTest {
         assertThat(runTwo(onTheGpu(), onTheHost()).copiedHits()).isEqualTo(16);
     }
 
-    /** Half of the layers attend to 8 tokens, so of a copied prefix of 16 tokens they have the last 8 only. */
+    /** Half of the layers attend to 8 tokens, or all: of a copied prefix of 16 tokens they have the last 8 only. */
     @ParameterizedTest
-    @ValueSource(booleans = {false, true})
-    void aCopiedPrefixBehindAWindowIsHitWhereItWasCopiedTo(boolean toGpu) {
+    @CsvSource({"false, 8 0", "true, 8 0", "false, 8 8", "true, 8 8"})
+    void aCopiedPrefixBehindAWindowIsHitWhereItWasCopiedTo(boolean toGpu, String ofLayers) {
+        List<Integer> windows =
+                Stream.of(ofLayers.split(" ")).map(Integer::valueOf).toList();
         List<Policy> policy = new ArrayList<>(List.of(toGpu ? onTheHost() : onTheGpu()));
-        ContentExecutor windowed = new ContentExecutor(List.of(8, 0), 40, 8, 40, 128, 40, Readiness.allEarly());
+        ContentExecutor windowed = new ContentExecutor(windows, 40, 8, 40, 128, 40, Readiness.allEarly());
         EngineHarness harness = new EngineHarness(
                 windowed,
                 PolicyScheduler.of((state, why) -> policy.getFirst().draft(state, why)),

@@ -2,10 +2,12 @@ package dev.tandem.server.kvevents;
 
 import dev.tandem.engine.kv.KvEvent;
 import dev.tandem.engine.kv.KvEvent.Cleared;
+import dev.tandem.engine.kv.KvEvent.Group;
 import dev.tandem.engine.kv.KvEvent.Removed;
 import dev.tandem.engine.kv.KvEvent.Stored;
 import dev.tandem.engine.kv.KvTier;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * Writes a batch of events as vLLM does: an array of the time, the events and the rank; each event is a map.
@@ -23,9 +25,10 @@ final class KvEventEncoder {
             switch (event) {
                 case Stored stored -> write(out, stored);
                 case Removed removed -> {
-                    out.map(3).text("type").text("BlockRemoved");
+                    out.map(removed.group().isPresent() ? 4 : 3).text("type").text("BlockRemoved");
                     hashes(out, removed.hashes());
                     medium(out, removed.tier());
+                    removed.group().ifPresent(group -> out.text("group_idx").unsigned(group.index()));
                 }
                 case Cleared cleared -> out.map(1).text("type").text("AllBlocksCleared");
             }
@@ -35,7 +38,7 @@ final class KvEventEncoder {
 
     private static void write(MessagePackWriter out, Stored stored) {
         boolean salted = stored.parent().isEmpty() && !stored.salt().isEmpty();
-        out.map(salted ? 9 : 8).text("type").text("BlockStored");
+        out.map(8 + (salted ? 1 : 0) + groupFields(stored.group())).text("type").text("BlockStored");
         hashes(out, stored.hashes());
         out.text("parent_block_hash");
         stored.parent().ifPresentOrElse(out::unsigned, out::nil);
@@ -53,6 +56,20 @@ final class KvEventEncoder {
             for (int i = 1; i < stored.hashes().length; i++) {
                 out.nil();
             }
+        }
+        stored.group().ifPresent(group -> write(out, group));
+    }
+
+    private static int groupFields(Optional<Group> group) {
+        return group.map(some -> some.window() > 0 ? 3 : 2).orElse(0);
+    }
+
+    private static void write(MessagePackWriter out, Group group) {
+        boolean slides = group.window() > 0;
+        out.text("group_idx").unsigned(group.index());
+        out.text("kv_cache_spec_kind").text(slides ? "sliding_window" : "full_attention");
+        if (slides) {
+            out.text("kv_cache_spec_sliding_window").unsigned(group.window());
         }
     }
 

@@ -47,7 +47,7 @@ class KvEventPublisherTest {
     }
 
     private static List<KvEvent> batch(long hash) {
-        return List.of(new KvEvent.Removed(KvTier.GPU, new long[] {hash}));
+        return List.of(new KvEvent.Removed(KvTier.GPU, Optional.empty(), new long[] {hash}));
     }
 
     private static byte[] payload(long hash) {
