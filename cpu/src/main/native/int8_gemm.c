@@ -31,7 +31,24 @@ struct factors {
     __m512 scale_low, scale_high, minimum_low, minimum_high;
 };
 
-INLINE __m512i load(const char *at) { return _mm512_loadu_si512(at); }
+/* Rows of a call, as tandem_int8_multiply describes them. */
+struct rows {
+    const int8_t *x;
+    const float *steps, *sums;
+    int stride, count;
+};
+
+/*
+ * How far ahead of its reads the kernel prefetches into the second-level cache. One row is bound by reads. Two cores of
+ * a Zen 4 read Q4_K at 23 GB/s without prefetch, 31 from 4 KiB ahead, and 43, as fast as they can, from 8 to 32 KiB.
+ * Prefetch into the first level reached 27 GB/s at any distance.
+ */
+enum { AHEAD = 16384 };
+
+INLINE __m512i load(const char *at) {
+    _mm_prefetch(at + AHEAD, _MM_HINT_T1);
+    return _mm512_loadu_si512(at);
+}
 
 /* fp16 in the lower or the upper half of each word */
 INLINE __m512 lower(__m512i words) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words)); }
@@ -86,6 +103,11 @@ INLINE struct factors widen(struct format f, const char *super_blocks, const cha
     return r;
 }
 
+/* a | b & mask */
+INLINE __m512i with(__m512i a, __m512i b, int mask) {
+    return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi32(mask), 0xF8);
+}
+
 /* Unpacks a group's quants of 16 columns to bytes: vector i holds the quants that belong to word i of the inputs. */
 INLINE void unpack(struct format f, const char *at, __m512i *bytes) {
     if (f.bits == 4) {
@@ -101,21 +123,22 @@ INLINE void unpack(struct format f, const char *at, __m512i *bytes) {
         }
     } else {
         for (int unit = 0; unit < f.group / 16; unit++) {
-            __m512i last = _mm512_setzero_si512();
-            __m512i top = _mm512_setzero_si512();
+            __m512i words[3];
             for (int word = 0; word < 3; word++) {
-                __m512i words = load(at + 2 * (3 * unit + word) * VECTOR);
-                __m512i first = _mm512_and_si512(words, _mm512_set1_epi32(0x3F));
-                __m512i second = _mm512_and_si512(_mm512_slli_epi32(words, 2), _mm512_set1_epi32(0x3F00));
-                __m512i third = _mm512_and_si512(_mm512_slli_epi32(words, 4), _mm512_set1_epi32(0x3F0000));
-                __m512i fourth = _mm512_and_si512(_mm512_slli_epi32(words, 6), _mm512_set1_epi32(0x3F000000));
-                bytes[4 * unit + word] =
-                    _mm512_or_si512(_mm512_or_si512(first, second), _mm512_or_si512(third, fourth));
-                __m512i fifth = _mm512_and_si512(_mm512_srli_epi32(words, 24), _mm512_set1_epi32(0x3F));
-                last = _mm512_or_si512(last, _mm512_slli_epi32(fifth, 8 * word));
-                top = _mm512_or_si512(top, _mm512_slli_epi32(_mm512_srli_epi32(words, 30), 24 + 2 * word));
+                words[word] = load(at + 2 * (3 * unit + word) * VECTOR);
+                __m512i first = _mm512_and_si512(words[word], _mm512_set1_epi32(0x3F));
+                __m512i second = with(first, _mm512_slli_epi32(words[word], 2), 0x3F00);
+                __m512i third = with(second, _mm512_slli_epi32(words[word], 4), 0x3F0000);
+                bytes[4 * unit + word] = with(third, _mm512_slli_epi32(words[word], 6), 0x3F000000);
             }
-            bytes[4 * unit + 3] = _mm512_or_si512(last, top);
+            /* bytes 0 to 2: the fifth quant of each word, and above it two bits of the unit's last quant */
+            __m512i fifths = _mm512_srli_epi32(words[0], 24);
+            fifths = with(fifths, _mm512_srli_epi32(words[1], 16), 0xFF00);
+            fifths = with(fifths, _mm512_srli_epi32(words[2], 8), 0xFF0000);
+            __m512i last = _mm512_and_si512(fifths, _mm512_set1_epi32(0x3F3F3F));
+            last = with(last, _mm512_slli_epi32(fifths, 18), 0x03000000);
+            last = with(last, _mm512_slli_epi32(fifths, 12), 0x0C000000);
+            bytes[4 * unit + 3] = with(last, _mm512_slli_epi32(fifths, 6), 0x30000000);
         }
     }
 }
@@ -126,9 +149,8 @@ INLINE void add(float *out, __m512i sum, __m512 step, __m512 steps, __m512 scale
     _mm512_storeu_ps(out, _mm512_fmadd_ps(minimum, steps, result));
 }
 
-INLINE void multiply(
-    struct format f, const char *panel, int depth, const int8_t *x, const float *steps, const float *sums, int stride,
-    int rows, float *out) {
+/* Multiplies the rows by a panel, and returns the panel's end. */
+INLINE const char *multiply(struct format f, const char *panel, int depth, struct rows r, float *out) {
     static const int per_super_block[] = {0, 0, 1, 2};
     static const int per_two_groups[] = {2, 4, 1, 2};
     int groups = depth / f.group;
@@ -137,14 +159,14 @@ INLINE void multiply(
     int words = f.group / 4;
     int bytes_per_group = f.group * f.bits / 32 * 2 * VECTOR;
     for (int group = 0; group < groups; group++) {
-        const char *at = quants + (int64_t)group * bytes_per_group;
         __m512i low[MAX_WORDS], high[MAX_WORDS];
-        unpack(f, at, low);
-        unpack(f, at + VECTOR, high);
-        struct factors r = widen(f, panel, scales, group);
-        for (int row = 0; row < rows; row++) {
-            int64_t index = (int64_t)group * stride + row;
-            const int32_t *inputs = (const int32_t *)(x + index * f.group);
+        unpack(f, quants, low);
+        unpack(f, quants + VECTOR, high);
+        quants += bytes_per_group;
+        struct factors by = widen(f, panel, scales, group);
+        for (int row = 0; row < r.count; row++) {
+            int64_t index = (int64_t)group * r.stride + row;
+            const int32_t *inputs = (const int32_t *)(r.x + index * f.group);
             __m512i sum_low = _mm512_setzero_si512();
             __m512i sum_high = _mm512_setzero_si512();
             for (int i = 0; i < words; i++) {
@@ -152,44 +174,43 @@ INLINE void multiply(
                 sum_low = _mm512_dpbusd_epi32(sum_low, low[i], input);
                 sum_high = _mm512_dpbusd_epi32(sum_high, high[i], input);
             }
-            __m512 step = _mm512_set1_ps(steps[index]);
-            __m512 sum = _mm512_set1_ps(sums[index]);
-            add(out + row * PANEL, sum_low, step, sum, r.scale_low, r.minimum_low);
-            add(out + row * PANEL + 16, sum_high, step, sum, r.scale_high, r.minimum_high);
+            __m512 step = _mm512_set1_ps(r.steps[index]);
+            __m512 sum = _mm512_set1_ps(r.sums[index]);
+            float *to = out + row * PANEL;
+            add(to, sum_low, step, sum, by.scale_low, by.minimum_low);
+            add(to + 16, sum_high, step, sum, by.scale_high, by.minimum_high);
         }
+    }
+    return quants;
+}
+
+INLINE void multiply_all(struct format f, const char *panel, int panels, int depth, struct rows r, float *out) {
+    for (int i = 0; i < panels; i++) {
+        panel = multiply(f, panel, depth, r, out + (int64_t)i * r.count * PANEL);
     }
 }
 
 /*
- * Multiplies some rows by a panel and adds the result to out [rows][32].
+ * Multiplies some rows by adjacent panels and adds the result to out [panels][rows][32].
  *
  * format: as Int8Kernel.java numbers them
  * x: [groups][stride][group] int8 from the first row on, as tandem_int8_arrange writes them
  * steps, sums: [groups][stride] from the first row on
  */
 void tandem_int8_multiply(
-    int32_t format, const char *panel, int32_t depth, const int8_t *x, const float *steps, const float *sums,
-    int32_t stride, int32_t rows, float *out) {
+    int32_t format, const char *panel, int32_t panels, int32_t depth, const int8_t *x, const float *steps,
+    const float *sums, int32_t stride, int32_t rows, float *out) {
+    struct rows r = {x, steps, sums, stride, rows};
     /* constants, so that the compiler makes a loop for each format */
     switch (format) {
-    case 0: multiply((struct format){4, 32, GROUP, 8}, panel, depth, x, steps, sums, stride, rows, out); break;
-    case 1:
-        multiply((struct format){4, 32, GROUP_AND_MINIMUM, 0}, panel, depth, x, steps, sums, stride, rows, out);
-        break;
-    case 2: multiply((struct format){6, 32, GROUP, 16}, panel, depth, x, steps, sums, stride, rows, out); break;
-    case 3:
-        multiply((struct format){6, 32, GROUP_AND_MINIMUM, 0}, panel, depth, x, steps, sums, stride, rows, out);
-        break;
-    case 4: multiply((struct format){8, 32, GROUP, 128}, panel, depth, x, steps, sums, stride, rows, out); break;
-    case 5:
-        multiply((struct format){4, 32, SUPER_BLOCK_AND_MINIMUM, 0}, panel, depth, x, steps, sums, stride, rows, out);
-        break;
-    case 6:
-        multiply((struct format){6, 32, SUPER_BLOCK_AND_MINIMUM, 0}, panel, depth, x, steps, sums, stride, rows, out);
-        break;
-    case 7:
-        multiply((struct format){6, 16, SUPER_BLOCK_SCALES, 32}, panel, depth, x, steps, sums, stride, rows, out);
-        break;
+    case 0: multiply_all((struct format){4, 32, GROUP, 8}, panel, panels, depth, r, out); break;
+    case 1: multiply_all((struct format){4, 32, GROUP_AND_MINIMUM, 0}, panel, panels, depth, r, out); break;
+    case 2: multiply_all((struct format){6, 32, GROUP, 16}, panel, panels, depth, r, out); break;
+    case 3: multiply_all((struct format){6, 32, GROUP_AND_MINIMUM, 0}, panel, panels, depth, r, out); break;
+    case 4: multiply_all((struct format){8, 32, GROUP, 128}, panel, panels, depth, r, out); break;
+    case 5: multiply_all((struct format){4, 32, SUPER_BLOCK_AND_MINIMUM, 0}, panel, panels, depth, r, out); break;
+    case 6: multiply_all((struct format){6, 32, SUPER_BLOCK_AND_MINIMUM, 0}, panel, panels, depth, r, out); break;
+    case 7: multiply_all((struct format){6, 16, SUPER_BLOCK_SCALES, 32}, panel, panels, depth, r, out); break;
     }
 }
 

@@ -61,7 +61,7 @@ public final class KernelWarmUp {
                         for (int part = 0; part < input.parts(); part++) {
                             input.arrange(part);
                         }
-                        PanelGemm.multiply(matrix, 0, input, 0, rows, out, 0, columns, scratch);
+                        PanelGemm.multiply(matrix, 0, 1, input, 0, rows, out, 0, columns, scratch);
                     }
                 }
                 RowOps.rmsNorm(x, 0, x, 1e-5f, DEPTH, out, 0);

@@ -27,7 +27,7 @@ final class ParallelGemm {
     private final WorkerPool workers;
     private final GemmInput[] inputs = new GemmInput[MAX_MATRICES];
     private final MemorySegment[] scratch;
-    /** Per worker, a copy of a panel's outputs: of a quantised matrix, or of a panel that is not whole. */
+    /** Per worker, a copy of a panel's outputs: where {@link PanelGemm#needsTile}, or of a panel that is not whole. */
     private final float[][] tiles;
 
     /**
@@ -79,9 +79,7 @@ final class ParallelGemm {
             int first = (which == 0 ? run : run - lastRun[which - 1]) * perTask;
             int last = Math.min(first + perTask, matrix.panels());
             int count = Math.min(PanelGemm.MAX_ROWS, rows - from);
-            for (int panel = first; panel < last; panel++) {
-                panel(matrix, panel, arranged[which], from, count, out, at + panel * Lanes.PANEL, os, worker);
-            }
+            multiply(matrix, first, last, arranged[which], from, count, out, at, os, worker);
         });
     }
 
@@ -103,9 +101,11 @@ final class ParallelGemm {
         return arranged;
     }
 
-    private void panel(
+    /** Multiplies rows by panels {@code first .. last}; the matrix's outputs begin at {@code oo}. */
+    private void multiply(
             PackedMatrix matrix,
-            int panel,
+            int first,
+            int last,
             GemmInput input,
             int from,
             int rows,
@@ -114,19 +114,24 @@ final class ParallelGemm {
             int os,
             int worker) {
         long address = scratch[worker].address();
-        int columns = Math.min(Lanes.PANEL, matrix.columns() - panel * Lanes.PANEL);
-        if (columns == Lanes.PANEL && matrix instanceof PackedMatrix.Plain) {
-            PanelGemm.multiply(matrix, panel, input, from, rows, out, oo, os, address);
-            return;
+        int panel = first;
+        if (!PanelGemm.needsTile(matrix, input, rows)) {
+            panel = Math.min(last, matrix.columns() / Lanes.PANEL);
+            int at = oo + first * Lanes.PANEL;
+            PanelGemm.multiply(matrix, first, panel - first, input, from, rows, out, at, os, address);
         }
         // of a panel that is not whole, a direct result would overwrite outputs of the next matrix, or of the next row
         float[] tile = tiles[worker];
-        for (int row = 0; row < rows; row++) {
-            System.arraycopy(out, oo + row * os, tile, row * Lanes.PANEL, columns);
-        }
-        PanelGemm.multiply(matrix, panel, input, from, rows, tile, 0, Lanes.PANEL, address);
-        for (int row = 0; row < rows; row++) {
-            System.arraycopy(tile, row * Lanes.PANEL, out, oo + row * os, columns);
+        for (; panel < last; panel++) {
+            int at = oo + panel * Lanes.PANEL;
+            int columns = Math.min(Lanes.PANEL, matrix.columns() - panel * Lanes.PANEL);
+            for (int row = 0; row < rows; row++) {
+                System.arraycopy(out, at + row * os, tile, row * Lanes.PANEL, columns);
+            }
+            PanelGemm.multiply(matrix, panel, 1, input, from, rows, tile, 0, Lanes.PANEL, address);
+            for (int row = 0; row < rows; row++) {
+                System.arraycopy(tile, row * Lanes.PANEL, out, at + row * os, columns);
+            }
         }
     }
 }

@@ -1,8 +1,10 @@
 package dev.tandem.cpu;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.tandem.cpu.simd.ActivationPrecision;
+import dev.tandem.cpu.simd.Int8Kernel;
 import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.simd.PackedMatrix;
 import dev.tandem.cpu.topology.WorkerPool;
@@ -32,6 +34,17 @@ class ParallelGemmTest {
     @ParameterizedTest
     @ValueSource(ints = {1, 3, 9, 131})
     void matricesOfDifferentTypesStandSideBySide(int rows) {
+        standSideBySide(rows, ActivationPrecision.EXACT);
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {1, 3, 9, 131})
+    void soTheyDoWithInt8Activations(int rows) {
+        assumeTrue(Int8Kernel.find().isPresent(), Int8Kernel::obstacle);
+        standSideBySide(rows, ActivationPrecision.INT8);
+    }
+
+    private static void standSideBySide(int rows, ActivationPrecision precision) {
         SplittableRandom random = new SplittableRandom(rows);
         try (Arena arena = Arena.ofShared();
                 WorkerPool workers = new WorkerPool(2, false)) {
@@ -47,7 +60,7 @@ class ParallelGemmTest {
             float[] before = floats(rows * STRIDE, random);
             float[] together = before.clone();
             float[] apart = before.clone();
-            ParallelGemm gemm = new ParallelGemm(workers, ActivationPrecision.EXACT, arena);
+            ParallelGemm gemm = new ParallelGemm(workers, precision, arena);
             gemm.add(matrices, rows, x, DEPTH, together, STRIDE);
             int first = 0;
             for (PackedMatrix matrix : matrices) {

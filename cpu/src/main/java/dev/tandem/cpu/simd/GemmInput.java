@@ -189,17 +189,18 @@ public final class GemmInput {
         return group == 0 ? givenStride : depth;
     }
 
-    /**
-     * Computes {@code out[row] += x[row] · panel} for {@code count} rows from {@code from}, if the rows are rounded to
-     * int8.
-     *
-     * @return whether they are
-     */
-    boolean multipliesInt8(PackedMatrix.Quantised matrix, int panel, int from, int count, float[] out, int oo) {
-        if (rounded) {
-            int8.orElseThrow().multiply(matrix, panel, rows, quants, steps, sums, from, count, out, oo);
-        }
+    /** Whether the rows are rounded to int8. */
+    boolean rounded() {
         return rounded;
+    }
+
+    /**
+     * Computes {@code out[row] += x[row] · panels} for {@code count} rows from {@code from}, which are rounded.
+     *
+     * @param out [panels, count, {@link Lanes#PANEL}] from {@code oo}
+     */
+    void multiplyInt8(PackedMatrix.Quantised matrix, int panel, int panels, int from, int count, float[] out, int oo) {
+        int8.orElseThrow().multiply(matrix, panel, panels, rows, quants, steps, sums, from, count, out, oo);
     }
 
     /** Sums per row. */

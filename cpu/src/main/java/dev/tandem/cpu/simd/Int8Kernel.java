@@ -25,6 +25,11 @@ import java.util.Optional;
 public final class Int8Kernel {
     private static final List<String> FEATURES = List.of("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni");
     private static final int BITS = 512;
+    /**
+     * Panels per call. With one panel, calls and copies of tiles took 5 % of a decoding step; a long call would make
+     * the garbage collector wait.
+     */
+    private static final int PANELS_PER_CALL = 32;
 
     private record Loaded(Optional<Int8Kernel> kernel, String reason) {}
 
@@ -76,6 +81,7 @@ public final class Int8Kernel {
                                     "tandem_int8_multiply",
                                     JAVA_INT,
                                     ADDRESS,
+                                    JAVA_INT,
                                     JAVA_INT,
                                     ADDRESS,
                                     ADDRESS,
@@ -133,13 +139,16 @@ public final class Int8Kernel {
     }
 
     /**
-     * Computes {@code out[row] += x[row] · panel} for rows {@code from .. from + count} of what {@link #arrange} wrote.
+     * Computes {@code out[row] += x[row] · panels} for rows {@code from .. from + count} of what {@link #arrange}
+     * wrote.
      *
-     * @param out [count, {@link Lanes#PANEL}] from {@code oo}
+     * @param panels adjacent ones from {@code panel}
+     * @param out [panels, count, {@link Lanes#PANEL}] from {@code oo}
      */
     void multiply(
             PackedMatrix.Quantised matrix,
             int panel,
+            int panels,
             int rows,
             byte[] quants,
             float[] steps,
@@ -150,16 +159,19 @@ public final class Int8Kernel {
             int oo) {
         QuantFormat format = matrix.format();
         try {
-            multiply.invokeExact(
-                    code(format),
-                    MemorySegment.ofAddress(matrix.panel(panel)),
-                    matrix.depth(),
-                    MemorySegment.ofArray(quants).asSlice((long) from * format.group),
-                    from(steps, from),
-                    from(sums, from),
-                    rows,
-                    count,
-                    from(out, oo));
+            for (int done = 0; done < panels; done += PANELS_PER_CALL) {
+                multiply.invokeExact(
+                        code(format),
+                        MemorySegment.ofAddress(matrix.panel(panel + done)),
+                        Math.min(PANELS_PER_CALL, panels - done),
+                        matrix.depth(),
+                        MemorySegment.ofArray(quants).asSlice((long) from * format.group),
+                        from(steps, from),
+                        from(sums, from),
+                        rows,
+                        count,
+                        from(out, oo + done * count * Lanes.PANEL));
+            }
         } catch (Throwable e) {
             throw ForeignCall.failed("tandem_int8_multiply", e);
         }

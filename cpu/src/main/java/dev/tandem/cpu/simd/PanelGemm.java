@@ -24,19 +24,26 @@ public final class PanelGemm {
 
     private PanelGemm() {}
 
+    /** Whether {@code rows} rows are multiplied one panel at a time, with a tile of that panel's outputs. */
+    public static boolean needsTile(PackedMatrix matrix, GemmInput input, int rows) {
+        return matrix instanceof PackedMatrix.Quantised && !(input.rounded() && rows == 1);
+    }
+
     /**
-     * Computes {@code out[row] += x[row] · panel} for rows {@code from .. from + rows} of the input.
+     * Computes {@code out[row] += x[row] · panels} for rows {@code from .. from + rows} of the input.
      *
+     * @param panels adjacent ones from {@code panel}; 1 where {@link #needsTile}
      * @param input arranged for this matrix
      * @param from a multiple of {@link GroupKernel#ROWS}
      * @param rows at most {@link #MAX_ROWS}; a multiple of {@link GroupKernel#ROWS}, or all that are left
-     * @param out [rows, {@link Lanes#PANEL}] from {@code oo}, rows {@code os} apart; added to. For a quantised matrix
-     *     {@code os} is {@code PANEL}.
+     * @param out [rows, panels * {@link Lanes#PANEL}] from {@code oo}, rows {@code os} apart; added to. Where
+     *     {@link #needsTile}, {@code os} is {@code PANEL}.
      * @param scratch address of {@link #SCRATCH_BYTES} bytes that only the calling thread uses
      */
     public static void multiply(
             PackedMatrix matrix,
             int panel,
+            int panels,
             GemmInput input,
             int from,
             int rows,
@@ -44,23 +51,36 @@ public final class PanelGemm {
             int oo,
             int os,
             long scratch) {
-        long at = matrix.panel(panel);
         switch (matrix) {
-            case PackedMatrix.Plain plain
-            when plain.type() == DataType.FLOAT32 ->
-                multiplySlice(input, from, rows, at, 0, plain.depth(), out, oo, os);
             case PackedMatrix.Plain plain -> {
-                if (rows == 1) {
-                    multiplyOne(plain, at, input.singles, input.singleAt(from), out, oo);
-                } else {
-                    multiplyMany(plain, at, input, from, rows, out, oo, os, scratch + SCALE_BYTES);
+                for (int i = 0; i < panels; i++) {
+                    long at = plain.panel(panel + i);
+                    multiplyPlain(plain, at, input, from, rows, out, oo + i * Lanes.PANEL, os, scratch + SCALE_BYTES);
                 }
             }
-            case PackedMatrix.Quantised quantised -> {
-                if (!input.multipliesInt8(quantised, panel, from, rows, out, oo)) {
-                    multiplyQuantised(quantised, at, input, from, rows, out, oo, scratch);
-                }
-            }
+            case PackedMatrix.Quantised quantised
+            when input.rounded() -> input.multiplyInt8(quantised, panel, panels, from, rows, out, oo);
+            case PackedMatrix.Quantised quantised ->
+                multiplyQuantised(quantised, quantised.panel(panel), input, from, rows, out, oo, scratch);
+        }
+    }
+
+    private static void multiplyPlain(
+            PackedMatrix.Plain matrix,
+            long at,
+            GemmInput input,
+            int from,
+            int rows,
+            float[] out,
+            int oo,
+            int os,
+            long slice) {
+        if (matrix.type() == DataType.FLOAT32) {
+            multiplySlice(input, from, rows, at, 0, matrix.depth(), out, oo, os);
+        } else if (rows == 1) {
+            multiplyOne(matrix, at, input.singles, input.singleAt(from), out, oo);
+        } else {
+            multiplyMany(matrix, at, input, from, rows, out, oo, os, slice);
         }
     }
 

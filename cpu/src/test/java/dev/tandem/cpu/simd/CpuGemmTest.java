@@ -28,11 +28,13 @@ class CpuGemmTest {
     private static final MatrixPacker.Parallel SERIAL =
             (count, body) -> IntStream.range(0, count).forEach(body);
 
+    /** One row of more than a thousand columns takes several calls of the int8 kernel. */
     static Stream<Arguments> shapesAndStorages() {
         return Stream.concat(
                 Stream.of("FLOAT32", "BFLOAT16", "FLOAT16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0")
                         .flatMap(storage -> Stream.of(
                                 Arguments.of(storage, 32, 7, 1),
+                                Arguments.of(storage, 64, 1100, 1),
                                 Arguments.of(storage, 64, 33, 3),
                                 Arguments.of(storage, 160, 100, 5),
                                 Arguments.of(storage, 288, 64, 13),
@@ -40,6 +42,7 @@ class CpuGemmTest {
                 Stream.of("Q4_K", "Q5_K", "Q6_K")
                         .flatMap(storage -> Stream.of(
                                 Arguments.of(storage, 256, 7, 1),
+                                Arguments.of(storage, 256, 1100, 1),
                                 Arguments.of(storage, 512, 33, 3),
                                 Arguments.of(storage, 256, 100, 5),
                                 Arguments.of(storage, 768, 64, 13),
@@ -172,9 +175,13 @@ class CpuGemmTest {
         for (int part = 0; part < input.parts(); part++) {
             input.arrange(part);
         }
+        if (!PanelGemm.needsTile(matrix, input, rows)) {
+            PanelGemm.multiply(matrix, 0, matrix.panels(), input, 0, rows, out, 0, width, scratch);
+            return out;
+        }
         for (int panel = 0; panel < matrix.panels(); panel++) {
             float[] tile = new float[rows * Lanes.PANEL];
-            PanelGemm.multiply(matrix, panel, input, 0, rows, tile, 0, Lanes.PANEL, scratch);
+            PanelGemm.multiply(matrix, panel, 1, input, 0, rows, tile, 0, Lanes.PANEL, scratch);
             for (int row = 0; row < rows; row++) {
                 System.arraycopy(tile, row * Lanes.PANEL, out, row * width + panel * Lanes.PANEL, Lanes.PANEL);
             }

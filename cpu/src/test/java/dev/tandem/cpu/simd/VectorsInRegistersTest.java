@@ -76,8 +76,8 @@ class VectorsInRegistersTest {
             for (int round = 0; round < ROUNDS && allocated > 0; round++) {
                 long before = threads.getCurrentThreadAllocatedBytes();
                 for (int call = 0; call < CALLS; call++) {
-                    PanelGemm.multiply(matrix, 0, few, 0, 1, out, 0, Lanes.PANEL, scratch);
-                    PanelGemm.multiply(matrix, 0, many, 0, rows, out, 0, Lanes.PANEL, scratch);
+                    PanelGemm.multiply(matrix, 0, 1, few, 0, 1, out, 0, Lanes.PANEL, scratch);
+                    PanelGemm.multiply(matrix, 0, 1, many, 0, rows, out, 0, Lanes.PANEL, scratch);
                 }
                 allocated = threads.getCurrentThreadAllocatedBytes() - before;
             }
