@@ -7,6 +7,8 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.IntStream;
 
 /**
  * Tokenizes text within an output: its tokens have exactly the bytes of the text, and none of them is special.
@@ -29,6 +31,7 @@ final class ByteTokenizer {
     private Map<String, Integer> byBytes = Map.of();
 
     private int longest;
+    private final Map<Integer, int[]> beginnings = new ConcurrentHashMap<>();
 
     ByteTokenizer(Tokenizer tokenizer) {
         this.tokenizer = tokenizer;
@@ -50,6 +53,31 @@ final class ByteTokenizer {
             }
         }
         return longestTokens(text);
+    }
+
+    /**
+     * Whether this is a token that was added to the vocabulary, and its spelling is text. The tokenizer finds it as a
+     * whole, and the same text may also be written in other tokens.
+     */
+    boolean isAdded(int token) {
+        return vocabulary.literal().get(token) && !vocabulary.isSpecial(token);
+    }
+
+    /** The tokens that an added token's text may begin with: the token itself and those of its first bytes. */
+    int[] beginnings(int added) {
+        return beginnings.computeIfAbsent(added, this::findBeginnings);
+    }
+
+    private int[] findBeginnings(int added) {
+        byte[] text = vocabulary.bytes(added);
+        return IntStream.range(0, vocabulary.size())
+                .filter(id -> !vocabulary.isSpecial(id) && begins(text, vocabulary.bytes(id)))
+                .toArray();
+    }
+
+    private static boolean begins(byte[] text, byte[] bytes) {
+        int length = bytes.length;
+        return length > 0 && length <= text.length && Arrays.equals(bytes, 0, length, text, 0, length);
     }
 
     /** The first of the last tokens that have exactly the text's bytes; negative where there are none. */

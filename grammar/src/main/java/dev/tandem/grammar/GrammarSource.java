@@ -163,6 +163,9 @@ public record GrammarSource(Syntax syntax, String text) {
     /**
      * How tags follow each other.
      *
+     * <p>A separator of white space may also follow the last tag. Some tokens have both the last character of a tag and
+     * a line break, and a model that ends its answer with one would otherwise have to write another tag.
+     *
      * @param begin text before the first
      * @param separator text between two
      * @param end text after the last
@@ -277,8 +280,10 @@ public record GrammarSource(Syntax syntax, String text) {
                     + content(tag, "value" + alternatives.size(), special, rules)
                     + literal(tag.end(), special));
         }
-        String more = row.several() ? " (" + literal(row.separator(), special).strip() + " tag)*" : "";
-        return literal(row.begin(), special) + " tag" + more + literal(row.end(), special) + "\ntag:"
+        String separator = literal(row.separator(), special);
+        String more = row.several() ? " (" + separator.strip() + " tag)*" : "";
+        String last = !separator.isEmpty() && row.separator().isBlank() ? separator + "?" : "";
+        return literal(row.begin(), special) + " tag" + more + last + literal(row.end(), special) + "\ntag:"
                 + String.join(" |", alternatives) + "\n" + rules;
     }
 

@@ -56,6 +56,7 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
     private static final byte SPECIAL = (byte) 0xFF;
 
     private final Llguidance library;
+    private final ByteTokenizer text;
     /** Of the function that the library calls to tokenize. */
     private final Arena upcalls = Arena.ofShared();
 
@@ -84,16 +85,14 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
 
     LlguidanceCompiler(Llguidance library, Tokenizer source, Set<Integer> ends, int busyThreads, Duration limit) {
         this.library = library;
+        this.text = new ByteTokenizer(source);
         Vocabulary vocabulary = source.vocabulary();
         byte[][] tokens = new byte[vocabulary.size()][];
         for (int id = 0; id < tokens.length; id++) {
             tokens[id] = vocabulary.isSpecial(id) ? special(vocabulary.token(id)) : vocabulary.bytes(id);
         }
         this.tokenizer = library.newTokenizer(
-                tokens,
-                ends.stream().mapToInt(Integer::intValue).sorted().toArray(),
-                new ByteTokenizer(source),
-                upcalls);
+                tokens, ends.stream().mapToInt(Integer::intValue).sorted().toArray(), text, upcalls);
         this.vocabularySize = tokens.length;
         this.ends = Set.copyOf(ends);
         this.limit = limit;
@@ -153,7 +152,7 @@ public final class LlguidanceCompiler implements GrammarCompiler, AutoCloseable 
             }
             CompletableFuture<MemorySegment> start = new CompletableFuture<>();
             thread("tandem-grammar-compile-").start(() -> compile(source, start));
-            return new LlguidanceGrammar(library, await(start), vocabularySize, ends, moves, bitmasks);
+            return new LlguidanceGrammar(library, text, await(start), vocabularySize, ends, moves, bitmasks);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw RequestException.of(RequestException.Category.UNAVAILABLE, "the server is shutting down");

@@ -11,6 +11,7 @@ import java.util.concurrent.Executor;
  */
 final class LlguidanceGrammar implements GrammarCompiler.Compiled {
     private final Llguidance library;
+    private final ByteTokenizer text;
     private final int vocabulary;
     private final Set<Integer> ends;
     private final Executor moves;
@@ -20,12 +21,14 @@ final class LlguidanceGrammar implements GrammarCompiler.Compiled {
 
     LlguidanceGrammar(
             Llguidance library,
+            ByteTokenizer text,
             MemorySegment start,
             int vocabulary,
             Set<Integer> ends,
             Executor moves,
             Executor bitmasks) {
         this.library = library;
+        this.text = text;
         this.start = start;
         this.vocabulary = vocabulary;
         this.ends = ends;
@@ -38,7 +41,7 @@ final class LlguidanceGrammar implements GrammarCompiler.Compiled {
         if (start.equals(MemorySegment.NULL)) {
             throw new IllegalStateException("the grammar is closed; it makes no further matchers");
         }
-        return new LlguidanceMatcher(library, library.cloneMatcher(start), vocabulary, ends, moves, bitmasks);
+        return new LlguidanceMatcher(library, text, library.cloneMatcher(start), vocabulary, ends, moves, bitmasks);
     }
 
     @Override

@@ -23,6 +23,9 @@ import java.util.concurrent.TimeoutException;
  * <p>A token that is allowed is found to be so without the bitmask: that takes 2 us, a bitmask of which many tokens fit
  * 400 us.
  *
+ * <p>A token that was added to the vocabulary is not forced: the model chooses among the tokens that begin its text. It
+ * may have been trained without that token, and what it writes after one that it does not know is noise (ADR 90).
+ *
  * <p>Threads take turns: the owner touches the library's matcher, the bitmask, the forced tokens and the failure only
  * while no task runs.
  */
@@ -30,6 +33,7 @@ final class LlguidanceMatcher implements GrammarMatcher {
     private static final int[] NONE = {};
 
     private final Llguidance library;
+    private final ByteTokenizer text;
     private final int vocabulary;
     private final Set<Integer> ends;
     private final Executor moves;
@@ -43,6 +47,9 @@ final class LlguidanceMatcher implements GrammarMatcher {
 
     /** Tokens that come next without a choice; then there is no bitmask. */
     private int[] forced = NONE;
+
+    /** The tokens that may come next where the text that is forced begins with an added token; else empty. */
+    private int[] beginnings = NONE;
 
     /** Why the output cannot be followed; empty while it can. */
     private String failure = "";
@@ -59,12 +66,14 @@ final class LlguidanceMatcher implements GrammarMatcher {
      */
     LlguidanceMatcher(
             Llguidance library,
+            ByteTokenizer text,
             MemorySegment matcher,
             int vocabulary,
             Set<Integer> ends,
             Executor moves,
             Executor bitmasks) {
         this.library = library;
+        this.text = text;
         this.matcher = matcher;
         this.vocabulary = vocabulary;
         this.ends = ends;
@@ -90,17 +99,33 @@ final class LlguidanceMatcher implements GrammarMatcher {
 
     private void move(int[] tokens) {
         forced = NONE;
+        beginnings = NONE;
         for (int token : tokens) {
             if (!library.consumeToken(matcher, token)) {
                 fail();
                 return;
             }
         }
-        forced = library.forcedTokens(matcher);
+        int[] next = library.forcedTokens(matcher);
+        int count = 0;
+        while (count < next.length && !text.isAdded(next[count])) {
+            count++;
+        }
+        forced = Arrays.copyOf(next, count);
+        beginnings = count == 0 && next.length > 0 ? text.beginnings(next[0]) : NONE;
     }
 
     private void computeMask() {
-        if (!closed && failure.isEmpty() && forced.length == 0 && !library.computeMask(matcher, bitmask)) {
+        if (closed || !failure.isEmpty() || forced.length > 0) {
+            return;
+        }
+        if (beginnings.length > 0) { // the library's bitmask has the added token alone
+            bitmask.fill((byte) 0);
+            for (int token : beginnings) {
+                int word = bitmask.getAtIndex(JAVA_INT, token / 32);
+                bitmask.setAtIndex(JAVA_INT, token / 32, word | 1 << token);
+            }
+        } else if (!library.computeMask(matcher, bitmask)) {
             fail();
         }
     }

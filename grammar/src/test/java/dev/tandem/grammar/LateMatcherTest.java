@@ -37,10 +37,11 @@ class LateMatcherTest {
             tokens[id] = new byte[] {(byte) id};
         }
         tokens[END] = "\u00FFend".getBytes(StandardCharsets.ISO_8859_1);
-        tokenizer = library.newTokenizer(tokens, new int[] {END}, new ByteTokenizer(Vocabularies.TOKENIZER), upcalls);
+        ByteTokenizer text = new ByteTokenizer(Vocabularies.TOKENIZER);
+        tokenizer = library.newTokenizer(tokens, new int[] {END}, text, upcalls);
         MemorySegment first =
                 library.newMatcher(tokenizer, GrammarSource.regex("[a-z]{8}"), GrammarMatcher.words(VOCABULARY));
-        matcher = new LlguidanceMatcher(library, first, VOCABULARY, Set.of(END), atOnce, later);
+        matcher = new LlguidanceMatcher(library, text, first, VOCABULARY, Set.of(END), atOnce, later);
     }
 
     @AfterEach

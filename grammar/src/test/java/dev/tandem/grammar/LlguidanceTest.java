@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.tandem.engine.sampling.GrammarMatcher;
 import dev.tandem.engine.sampling.SamplingException;
 import dev.tandem.grammar.GrammarSource.Whitespace;
+import dev.tandem.text.Tokenizer;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -143,8 +144,50 @@ class LlguidanceTest {
     @Test
     void tagListsAreTagsAlone() {
         String tag = "(<one>[12]</one>|<two>(true|false)</two>)";
-        outputs(calls(true, Optional.empty()), output -> assertThat(output).matches(tag + "(\n" + tag + ")*"));
-        outputs(calls(false, Optional.empty()), output -> assertThat(output).matches(tag));
+        outputs(calls(true, Optional.empty()), output -> assertThat(output).matches(tag + "(\n" + tag + ")*\n?"));
+        outputs(calls(false, Optional.empty()), output -> assertThat(output).matches(tag + "\n?"));
+    }
+
+    /** A token may have both the last character of a tag and a line break: it must not demand another tag. */
+    @Test
+    void aLineBreakMayFollowTheLastTag() {
+        for (boolean several : List.of(true, false)) {
+            GrammarSource tags = calls(several, Optional.empty());
+            assertThat(accepts(tags, "<one>1</one>\n")).isTrue();
+            assertThat(accepts(tags, "<one>1</one>\n\n")).isFalse();
+            assertThat(accepts(tags, "<one>1</one>\n<one>1</one>\n")).isEqualTo(several);
+        }
+        GrammarSource list =
+                GrammarSource.tagList(CALLS, new GrammarSource.Row("[", ", ", "]", true), Optional.empty(), Map.of());
+        assertThat(accepts(list, "[{\"name\": \"f\", \"a\": 1}]")).isTrue();
+        assertThat(accepts(list, "[{\"name\": \"f\", \"a\": 1}, ]"))
+                .as("a separator that is text")
+                .isFalse();
+    }
+
+    /** Some models were trained without a token that was added to their vocabulary. They spell it. */
+    @Test
+    void anAddedTokenIsNotForced() {
+        GrammarSource source = GrammarSource.lark("start: \"name<call>name: true\" | \"name<call>name: 12\"\n");
+        Tokenizer tokenizer = Vocabularies.TOKENIZER;
+        int[] bitmask = new int[GrammarMatcher.words(Vocabularies.BYTES.size())];
+        for (String way : List.of("<call>", "<", "<c")) {
+            try (GrammarCompiler.Compiled grammar = compiler.compile(source)) {
+                GrammarMatcher matcher = grammar.matcher();
+                assertThat(matcher.acceptForced()).isEqualTo(tokenizer.encode("name", false));
+                assertThat(matcher.acceptForced()).as("before <call>").isEmpty();
+                matcher.fillBitmask(bitmask);
+                assertThat(IntStream.range(0, Vocabularies.BYTES.size())
+                                .filter(token -> Vocabularies.isAllowed(bitmask, token)))
+                        .containsExactly((int) '<', Vocabularies.ADDED);
+                for (int token : tokenizer.encode(way, false)) {
+                    matcher.accept(token);
+                }
+                String rest = "<call>name: ".substring(way.length());
+                assertThat(matcher.acceptForced()).as("after " + way).isEqualTo(tokenizer.encode(rest, false));
+                matcher.close();
+            }
+        }
     }
 
     @Test
@@ -309,6 +352,7 @@ class LlguidanceTest {
                         + "\"required\": [\"name\"], \"additionalProperties\": false}"),
                 GrammarSource.regex("[a-c]{2,5}-(nam|name|é)*[0-9]"),
                 GrammarSource.choice(List.of("true", "trust", "no")),
+                GrammarSource.choice(List.of("name<call>name", "name<call>12")),
                 GrammarSource.tagList(
                         List.of(new GrammarSource.Tag("[CALLS]f", JSON.readTree("{\"enum\": [1, 2]}"), "")),
                         new GrammarSource.Row("", "", "", true),

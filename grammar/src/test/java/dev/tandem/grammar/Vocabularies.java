@@ -13,7 +13,7 @@ import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.stream.IntStream;
 
-/** A vocabulary of all bytes, some longer pieces, and two end tokens; and random output over it. */
+/** A vocabulary of all bytes, some longer pieces, an added token, and special ones; and random output over it. */
 final class Vocabularies {
     static final int END = 256;
     static final int OTHER_END = 257;
@@ -27,12 +27,15 @@ final class Vocabularies {
         "é", "\\u00"
     };
 
+    /** A token that was added to the vocabulary, and is text. */
+    static final int ADDED = 260 + PIECES.length;
+
     static final Vocabulary BYTES = bytes();
 
     private Vocabularies() {}
 
     private static Vocabulary bytes() {
-        String[] tokens = new String[260 + PIECES.length];
+        String[] tokens = new String[ADDED + 1];
         BitSet special = new BitSet();
         BitSet literal = new BitSet();
         for (int b = 0; b < 256; b++) {
@@ -44,6 +47,8 @@ final class Vocabularies {
         tokens[OTHER_MARKER] = "<|over|>";
         special.set(END, OTHER_MARKER + 1);
         literal.set(END, OTHER_MARKER + 1);
+        tokens[ADDED] = "<call>";
+        literal.set(ADDED);
         System.arraycopy(PIECES, 0, tokens, 260, PIECES.length);
         return new Vocabulary(tokens, special, literal, Vocabulary.Spelling.SENTENCE_PIECE);
     }
