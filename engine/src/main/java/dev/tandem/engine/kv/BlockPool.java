@@ -234,7 +234,8 @@ public final class BlockPool {
 
     /** Says that the prefix of the node's blocks is in the tree no more. */
     void unregister(PrefixNode node) {
-        for (int block : node.blocks) {
+        for (int group = 0; group < node.groups(); group++) {
+            int block = node.block(group);
             if (block == PrefixNode.ABSENT) {
                 continue;
             }
@@ -344,7 +345,7 @@ public final class BlockPool {
     /** Whether all children of a cached node are cached before it. Without windows each has all of its blocks. */
     private static boolean isDone(PrefixNode node, int[] states) {
         for (PrefixNode child = node.firstChild; child != null; child = child.nextSibling) {
-            if (states[child.blocks[0]] == 0) {
+            if (states[child.block(0)] == 0) {
                 return false;
             }
         }
@@ -352,8 +353,8 @@ public final class BlockPool {
     }
 
     private static boolean holds(PrefixNode node, int block) {
-        for (int one : node.blocks) {
-            if (one == block) {
+        for (int group = 0; group < node.groups(); group++) {
+            if (node.block(group) == block) {
                 return true;
             }
         }

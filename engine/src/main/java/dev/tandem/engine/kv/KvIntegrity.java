@@ -107,13 +107,13 @@ final class KvIntegrity {
             boolean wrongRoot =
                     at.depth == 1 && at.parent != prefixes.tree(table.tier()).root(salt);
             boolean wrongBlock = false;
-            for (int group = 0; group < at.blocks.length; group++) {
+            for (int group = 0; group < at.groups(); group++) {
                 GroupTable blocks = table.group(group);
-                wrongBlock |= at.depth > blocks.first() && blocks.block(at.depth - 1) != at.blocks[group];
+                wrongBlock |= at.depth > blocks.first() && blocks.block(at.depth - 1) != at.block(group);
             }
             if (wrongBlock || wrongRoot || !Arrays.equals(at.tokens, sequence.tokens(from, each))) {
                 throw new IllegalStateException(sequence + " has at " + from + " other blocks than "
-                        + Arrays.toString(at.blocks) + ", those of its prefix and salt");
+                        + Arrays.toString(at.blocks()) + ", those of its prefix and salt");
             }
         }
     }

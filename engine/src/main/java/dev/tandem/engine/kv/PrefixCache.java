@@ -181,7 +181,9 @@ final class PrefixCache {
         int groups = layout.groups();
         int[] blocks = new int[depth(last) * groups];
         for (PrefixNode node = last; node != null; node = node.previous()) {
-            System.arraycopy(node.blocks, 0, blocks, (node.depth - 1) * groups, groups);
+            for (int group = 0; group < groups; group++) {
+                blocks[(node.depth - 1) * groups + group] = node.block(group);
+            }
         }
         return blocks;
     }
@@ -296,7 +298,7 @@ final class PrefixCache {
                 }
             }
         } else if (pool.shared() + referenced(pool, node) <= tier.maxShared) {
-            for (int group = 0; group < node.blocks.length; group++) {
+            for (int group = 0; group < node.groups(); group++) {
                 int own = own(table.group(group), index);
                 if (own == PrefixNode.ABSENT) {
                     continue;
@@ -306,8 +308,8 @@ final class PrefixCache {
                     pool.register(own, node);
                     continue;
                 }
-                pool.share(node.blocks[group], sequence.key());
-                table.group(group).replace(index, node.blocks[group]);
+                pool.share(node.block(group), sequence.key());
+                table.group(group).replace(index, node.block(group));
                 pool.give(own, sequence.key());
             }
         } else {
@@ -323,8 +325,8 @@ final class PrefixCache {
     /** Blocks of a node that sequences refer to. */
     private static int referenced(BlockPool pool, PrefixNode node) {
         int count = 0;
-        for (int block : node.blocks) {
-            count += block != PrefixNode.ABSENT && pool.references(block) > 0 ? 1 : 0;
+        for (int group = 0; group < node.groups(); group++) {
+            count += node.has(group) && pool.references(node.block(group)) > 0 ? 1 : 0;
         }
         return count;
     }

@@ -126,9 +126,9 @@ final class PrefixDemotion {
             block = gpu.newerCached(block);
         }
         for (PrefixNode node : held.reversed()) { // the last of a prefix first, so that it is evicted first
-            for (int page : node.blocks) {
-                if (page != PrefixNode.ABSENT) {
-                    host.give(page, KEY);
+            for (int group = 0; group < groups; group++) {
+                if (node.has(group)) {
+                    host.give(node.block(group), KEY);
                 }
             }
         }
@@ -185,9 +185,9 @@ final class PrefixDemotion {
                 break; // granting a page may drop it, for there is none that this call could hold
             }
             if (node != null) {
-                for (int page : node.blocks) {
-                    if (page != PrefixNode.ABSENT) {
-                        host.share(page, KEY);
+                for (int group = 0; group < groups; group++) {
+                    if (node.has(group)) {
+                        host.share(node.block(group), KEY);
                     }
                 }
             } else if (copied < max && isWhole(end) && makeRoom(kept)) {
@@ -217,10 +217,8 @@ final class PrefixDemotion {
     private boolean isWhole(PrefixNode end) {
         PrefixNode node = end;
         for (int i = 0; i < ratio && node != null; i++) {
-            for (int page : node.blocks) {
-                if (page == PrefixNode.ABSENT) {
-                    return false;
-                }
+            if (node.lacksAny()) {
+                return false;
             }
             node = node.previous();
         }
@@ -241,7 +239,7 @@ final class PrefixDemotion {
         int[] from = new int[ratio];
         PrefixNode node = end;
         for (int i = ratio - 1; i >= 0 && node != null; i--) {
-            from[i] = node.blocks[group];
+            from[i] = node.block(group);
             node = node.previous();
         }
         return new Swap(Swap.NO_SEQUENCE, KvTier.GPU, from, KvTier.HOST, new int[] {page}, tokens);

@@ -1,33 +1,41 @@
 package dev.tandem.engine.kv;
 
 import java.util.Arrays;
-import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
  * A node of {@link PrefixTree}: one full block of tokens after one prefix, and the blocks of a tier that hold their KV.
  *
- * <p>A root has no tokens and no block; it stands for the empty prefix of one cache salt.
+ * <p>Heap: with one group of layers, 64 bytes and 80 for 16 tokens; with more groups, an array of their other blocks.
  *
  * <p>Owned by: engine thread; changed by {@link PrefixTree} alone.
  */
-final class PrefixNode {
-    /** In {@link #blocks}: the node has no block of that group, because who registered it held none. */
+class PrefixNode {
+    /** A block: the node has none of that group, because who registered it held none. */
     static final int ABSENT = -1;
 
+    /** A node without tokens and blocks: the empty prefix of one cache salt. */
+    static final class Root extends PrefixNode {
+        final String salt;
+
+        /** @param hash of the salt */
+        Root(String salt, long hash) {
+            super(null, hash, new int[0], new int[] {ABSENT});
+            this.salt = salt;
+        }
+    }
+
+    /** Null for a root. */
     final @Nullable PrefixNode parent;
-    /** Of a root; null for all other nodes. */
-    final @Nullable String salt;
     /** Of the salt and of all tokens up to this node's last. */
     final long hash;
     /** [block tokens] empty for a root. */
     final int[] tokens;
 
-    /**
-     * [groups] the block of each group of layers, or {@link #ABSENT}; empty for a root. All may be absent where all
-     * layers have a window: then the node is there for the sake of those that follow it.
-     */
-    final int[] blocks;
+    private int firstBlock;
+    /** [groups - 1] null where there is one group, so that most nodes have no array of blocks. */
+    private final int @Nullable [] otherBlocks;
+
     /** Nodes from the root to this one; 0 for a root. */
     final int depth;
 
@@ -55,33 +63,67 @@ final class PrefixNode {
     @Nullable
     PrefixNode previousSibling;
 
-    private PrefixNode(@Nullable PrefixNode parent, @Nullable String salt, long hash, int[] tokens, int[] blocks) {
+    private PrefixNode(@Nullable PrefixNode parent, long hash, int[] tokens, int[] blocks) {
         this.parent = parent;
-        this.salt = salt;
         this.hash = hash;
         this.tokens = tokens;
-        this.blocks = blocks;
+        this.firstBlock = blocks[0];
+        this.otherBlocks = blocks.length == 1 ? null : Arrays.copyOfRange(blocks, 1, blocks.length);
         this.depth = parent == null ? 0 : parent.depth + 1;
-        this.lacksBlocks =
-                parent != null && parent.lacksBlocks || Arrays.stream(blocks).anyMatch(block -> block == ABSENT);
-    }
-
-    static PrefixNode root(String salt, long hash) {
-        return new PrefixNode(null, salt, hash, new int[0], new int[0]);
+        this.lacksBlocks = parent != null && (parent.lacksBlocks || lacksAny());
     }
 
     PrefixNode child(long hash, int[] tokens, int[] blocks) {
-        return new PrefixNode(this, null, hash, tokens, blocks);
+        return new PrefixNode(this, hash, tokens, blocks);
+    }
+
+    /** Groups of layers, each of which has a block or lacks it. */
+    int groups() {
+        return otherBlocks == null ? 1 : 1 + otherBlocks.length;
+    }
+
+    /**
+     * The block of a group of layers, or {@link #ABSENT}. All may be absent where all layers have a window: then the
+     * node is there for the sake of those that follow it.
+     */
+    int block(int group) {
+        return otherBlocks == null || group == 0 ? firstBlock : otherBlocks[group - 1];
+    }
+
+    /** Changes the block of a group. */
+    void block(int group, int block) {
+        if (otherBlocks == null || group == 0) {
+            firstBlock = block;
+        } else {
+            otherBlocks[group - 1] = block;
+        }
+    }
+
+    /** [groups] the blocks, as a copy. */
+    int[] blocks() {
+        int[] blocks = new int[groups()];
+        Arrays.setAll(blocks, this::block);
+        return blocks;
     }
 
     boolean has(int group) {
-        return blocks[group] != ABSENT;
+        return block(group) != ABSENT;
     }
 
     /** Whether the block of some group is there. */
     boolean hasAny() {
-        for (int block : blocks) {
-            if (block != ABSENT) {
+        for (int group = 0; group < groups(); group++) {
+            if (has(group)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Whether the block of some group is absent. */
+    boolean lacksAny() {
+        for (int group = 0; group < groups(); group++) {
+            if (!has(group)) {
                 return true;
             }
         }
@@ -94,7 +136,7 @@ final class PrefixNode {
         while (at.parent != null) {
             at = at.parent;
         }
-        return Objects.requireNonNull(at.salt, "the root of a prefix has a salt");
+        return ((Root) at).salt;
     }
 
     /** The node that holds the block before this one's; null when this one holds the first. */

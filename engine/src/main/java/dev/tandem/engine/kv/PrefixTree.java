@@ -29,7 +29,7 @@ final class PrefixTree {
 
     private final PrefixNode[] buckets;
     /** By salt; a root is there while it has children. */
-    private final Map<String, PrefixNode> roots = new HashMap<>();
+    private final Map<String, PrefixNode.Root> roots = new HashMap<>();
 
     /**
      * Creates an empty tree over a pool of {@code blocks} blocks.
@@ -52,7 +52,7 @@ final class PrefixTree {
 
     /** The root of a salt, to which the caller then adds a child. */
     PrefixNode rootToExtend(String salt) {
-        return roots.computeIfAbsent(salt, key -> PrefixNode.root(key, hashes.root(key)));
+        return roots.computeIfAbsent(salt, key -> new PrefixNode.Root(key, hashes.root(key)));
     }
 
     /** The child of a node with the sequence's tokens of the next block; null when there is none. */
@@ -121,7 +121,7 @@ final class PrefixTree {
 
     /** Says which block holds the KV of a node in a group of layers in which it lacked one. */
     void fill(PrefixNode node, int group, int block) {
-        node.blocks[group] = block;
+        node.block(group, block);
         if (log != null) {
             log.filled(node, group);
         }
@@ -129,8 +129,8 @@ final class PrefixTree {
 
     /** Forgets a root to which no child was added. */
     void dropIfEmpty(PrefixNode node) {
-        if (node.depth == 0 && node.firstChild == null) {
-            roots.remove(node.salt);
+        if (node instanceof PrefixNode.Root root && root.firstChild == null) {
+            roots.remove(root.salt);
         }
     }
 
@@ -190,9 +190,7 @@ final class PrefixTree {
         if (after != null) {
             after.previousSibling = before;
         }
-        if (parent.depth == 0 && parent.firstChild == null) {
-            roots.remove(parent.salt);
-        }
+        dropIfEmpty(parent);
     }
 
     private void unlinkFromBucket(PrefixNode node) {
@@ -207,7 +205,7 @@ final class PrefixTree {
         }
         if (at == null) {
             throw new IllegalStateException(
-                    "the node of blocks " + Arrays.toString(node.blocks) + " is not in its bucket");
+                    "the node of blocks " + Arrays.toString(node.blocks()) + " is not in its bucket");
         }
         at.nextInBucket = node.nextInBucket;
     }
