@@ -38,6 +38,14 @@ VARIABLES = {"$__rate_interval": "1m", "$instance": ".*", "$model_name": ".*"}
 WAIT_SECONDS = 60
 
 
+def need(*programs):
+    """Ends with status 2 where one of the programs is missing."""
+    for program in programs:
+        if not shutil.which(program):
+            print(f"{program} is not on the path; install Debian's package prometheus, or the release", file=sys.stderr)
+            sys.exit(2)
+
+
 def promtool(*arguments):
     result = subprocess.run(["promtool", *arguments], cwd=PROMETHEUS, capture_output=True, text=True)
     if result.returncode != 0:
@@ -57,13 +65,17 @@ def ask(base, path, **parameters):
         return json.loads(e.read())
 
 
+def fill_in(query):
+    """The query with a value for each of the dashboard's variables."""
+    for name, value in VARIABLES.items():
+        query = query.replace(name, value)
+    return query
+
+
 def dashboard_queries():
     for panel in json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]:
         for target in panel.get("targets", []):
-            query = target["expr"]
-            for name, value in VARIABLES.items():
-                query = query.replace(name, value)
-            yield panel["title"], query
+            yield panel["title"], fill_in(target["expr"])
 
 
 def free_port():
@@ -73,13 +85,14 @@ def free_port():
 
 
 @contextlib.contextmanager
-def prometheus(server):
-    """The address of a Prometheus that scrapes the server."""
+def prometheus(server, interval="1s"):
+    """The address of a Prometheus that scrapes the server once per interval, which is also its time limit."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(PROMETHEUS / "tandem-alerts.yml", folder)
         target = urllib.parse.urlparse(server)
         config = (PROMETHEUS / "prometheus.yml").read_text(encoding="utf-8")
-        config = config.replace("127.0.0.1:8000", target.netloc).replace("scrape_interval: 5s", "scrape_interval: 1s")
+        config = config.replace("127.0.0.1:8000", target.netloc)
+        config = config.replace("scrape_interval: 5s", f"scrape_interval: {interval}")
         pathlib.Path(folder, "prometheus.yml").write_text(config, encoding="utf-8")
         port = free_port()
         process = subprocess.Popen(
@@ -102,13 +115,13 @@ def prometheus(server):
 
 
 def await_scrapes(base, process):
-    """Waits until there are two scrapes, which a rate needs."""
+    """Waits until two scrapes have succeeded, which a rate needs."""
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
             sys.exit(f"prometheus ended with status {process.returncode}; its output says why")
         with contextlib.suppress(OSError, ValueError):
-            answer = ask(base, "/api/v1/query", query='count_over_time(up{job="tandem"}[5m])')
+            answer = ask(base, "/api/v1/query", query='sum_over_time(up{job="tandem"}[5m])')
             if any(int(sample["value"][1]) >= 2 for sample in answer["data"]["result"]):
                 return
         time.sleep(0.5)
@@ -149,10 +162,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", metavar="URL", help="address of a running Tandem server, without a path")
     arguments = parser.parse_args()
-    for program in ("promtool", "prometheus"):
-        if not shutil.which(program):
-            print(f"{program} is not on the path; install Debian's package prometheus, or the release", file=sys.stderr)
-            sys.exit(2)
+    need("promtool", "prometheus")
     promtool("check", "config", "prometheus.yml")
     promtool("check", "rules", "tandem-alerts.yml")
     promtool("test", "rules", "tandem-alerts-test.yml")
