@@ -90,9 +90,9 @@ async function request(path, { onLoading = () => {}, ...options }) {
       const text = await response.text();
       let error = { message: text };
       try {
-        error = JSON.parse(text).error;
+        error = JSON.parse(text).error ?? error;
       } catch {
-        // an error of a proxy is no JSON
+        // an error of a proxy may be no JSON
       }
       if (response.status === 503 && error.loading) {
         onLoading(error.loading);
