@@ -265,9 +265,9 @@ public final class KernelCatalogue {
      * The source of a model's prefill attention, and how its kernel is launched.
      *
      * @param stages of K and V in shared memory
-     * @param persistent whether each thread block computes several work units in turn
+     * @param leavesRoom whether decode attention can run beside it
      */
-    record Prefill(String source, int threads, int stages, boolean persistent) {}
+    record Prefill(String source, int threads, int stages, boolean leavesRoom) {}
 
     static Prefill prefill(ModelShape shape, int capability, int sharedMemory) {
         if (capability == WARP_GROUPS && (shape.headWidth() == 64 || shape.headWidth() == 128)) {

@@ -362,10 +362,9 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         }
     }
 
-    /** Writes how prompts' attention is partitioned where decode attention runs beside it. */
-    public void prompts(int blocks, int splits) {
+    /** Writes the thread blocks of prompts' attention where decode attention runs beside it. */
+    public void promptBlocks(int blocks) {
         set(KernelConstants.PROMPT_BLOCKS, blocks);
-        set(KernelConstants.PROMPT_SPLITS, splits);
     }
 
     /** Adds a tile of prefill attention: {@code count} rows from {@code row} on, the first at {@code position}. */
