@@ -20,6 +20,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** The prefix cache by itself. GPU blocks have 4 tokens, host blocks 8. */
 class PrefixCacheTest {
@@ -352,6 +353,32 @@ class PrefixCacheTest {
             cache.checkIntegrity(List.of());
         }
         assertThat(hostHit(waiting(tokens(0, 42)))).hasSize(5);
+    }
+
+    /** Prefixes leave the GPU in the order of their last use, whether or not they are copied to the host before. */
+    @ParameterizedTest
+    @ValueSource(longs = {1, 2, 3, 4, 5})
+    void demotionKeepsTheOrderOfEviction(long seed) {
+        List<Integer> hits = hits(seed, 0);
+        assertThat(cache.prefixCacheUse().demotions()).isZero();
+        assertThat(hits(seed, 3)).as("seed %d", seed).isEqualTo(hits);
+        assertThat(cache.prefixCacheUse().demotions()).as("seed %d", seed).isPositive();
+    }
+
+    /** Computes random prompts, and says after each what is hit of all; max host blocks are demoted in between. */
+    private List<Integer> hits(long seed, int maxDemotions) {
+        makeACache();
+        SplittableRandom random = new SplittableRandom(seed);
+        List<Integer> hits = new ArrayList<>();
+        for (int i = 0; i < 60; i++) {
+            int first = 100 * random.nextInt(6);
+            cache.release(computed(tokens(first, first + 9 + random.nextInt(40))));
+            cache.demote(maxDemotions);
+            for (int other = 0; other < 600; other += 100) {
+                hits.add(hit(waiting(tokens(other, other + 50))).length);
+            }
+        }
+        return hits;
     }
 
     /** A prompt takes many blocks at once, so more than the coldest few are to have copies. */

@@ -16,12 +16,17 @@ import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
+import java.util.SplittableRandom;
 import java.util.stream.IntStream;
+import java.util.stream.LongStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** When KV enters the prefix cache, and which requests hit it. Blocks have 4 tokens. */
@@ -91,6 +96,44 @@ class PrefixCachingTest {
             assertThat(cached("r" + i)).isEqualTo(24);
         }
         assertThat(engine.loop.stats().gpu().used()).isZero();
+    }
+
+    /** Requests with one of two common prefixes, at random times; only the first one with a prefix computes it. */
+    @ParameterizedTest(name = "{0}, seed {1}")
+    @MethodSource("strategiesAndSeeds")
+    void everyStrategyComputesAPendingPrefixOnce(Strategy strategy, long seed) {
+        SplittableRandom random = new SplittableRandom(seed);
+        Budget budget = new Budget(200, 16, 200);
+        ContentExecutor large = new ContentExecutor(2, 400, 8, 200, 200, 160, Readiness.random(seed));
+        large.allowsAsyncScheduling = random.nextBoolean();
+        Policy policy = strategy.policy(Strategy.Options.of(budget), TestProfile.withCpu(100));
+        EngineHarness harness =
+                new EngineHarness(large, PolicyScheduler.of(policy), budget, PrefixCacheOptions.on(seed));
+        int shared = 48 + random.nextInt(40);
+        int own = 2 + random.nextInt(20);
+        for (int i = 0; i < 12; i++) {
+            int[] prompt = random.ints(shared + own, 0, 1000).toArray();
+            int salt = i % 2;
+            for (int at = 0; at < shared; at++) {
+                prompt[at] = 100 * salt + at;
+            }
+            large.prompt(i, prompt, "salt " + salt);
+            harness.submit("r" + i, prompt, EngineHarness.greedy(3), PrefixCaching.salted("salt " + salt));
+            if (random.nextInt(3) == 0) {
+                harness.step();
+            }
+        }
+        harness.run();
+        for (int i = 2; i < 12; i++) {
+            assertThat(harness.answers.get("r" + i).usage.cachedTokens())
+                    .as("seed %d, r%d of %d shared tokens", seed, i, shared)
+                    .isGreaterThanOrEqualTo(shared / 8 * 8);
+        }
+    }
+
+    static Stream<Arguments> strategiesAndSeeds() {
+        return Arrays.stream(Strategy.values())
+                .flatMap(strategy -> LongStream.range(0, 5).mapToObj(seed -> Arguments.of(strategy, seed)));
     }
 
     /** The second prompt has little in common with the first, so it does not wait. */

@@ -5,25 +5,40 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.executor.Readiness;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.PrefixCacheOptions;
 import dev.tandem.engine.kv.PrefixCacheUse;
+import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.PrefixCaching;
+import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.PlanCommitter;
+import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Scheduler;
+import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.StepResult;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
+import java.util.Set;
 import java.util.SplittableRandom;
+import java.util.stream.Collectors;
 import java.util.stream.LongStream;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
  * Random steps over a prefix cache, windows and pools that hold few sequences. The harness checks the blocks after each
- * step, {@link ContentExecutor} each plan and each KV read. {@code -Dtandem.schedules=N} runs N seeds.
+ * step, {@link CountChecks} what its draft has counted, {@link ContentExecutor} each plan and each KV read.
+ * {@code -Dtandem.schedules=N} runs N seeds.
  */
 class ShufflingTest {
     private static final int SCHEDULES = Integer.getInteger("tandem.schedules", 150);
@@ -35,6 +50,8 @@ class ShufflingTest {
     private static final long[] SEEN = new long[4];
 
     private static int runs;
+    /** Plans after which exactly as many blocks were free as their draft had counted. */
+    private static long exactCounts;
 
     static LongStream seeds() {
         return LongStream.range(0, SCHEDULES);
@@ -70,9 +87,9 @@ class ShufflingTest {
                 Readiness.random(seed));
         executor.allowsAsyncScheduling = random.nextBoolean();
         Shuffling.Takes takes = Shuffling.Takes.values()[random.nextInt(2)];
-        Shuffling policy = new Shuffling(budget, takes, seed);
-        try (EngineHarness engine = new EngineHarness(
-                executor, PolicyScheduler.of(policy), budget, new PrefixCacheOptions(true, seed, -1))) {
+        Scheduler scheduler = new CountChecks(new Shuffling(budget, takes, seed));
+        try (EngineHarness engine =
+                new EngineHarness(executor, scheduler, budget, new PrefixCacheOptions(true, seed, -1))) {
             List<int[]> texts = new ArrayList<>();
             while (texts.size() < REQUESTS || !engine.loop.isIdle()) {
                 while (texts.size() < REQUESTS && random.nextInt(3) > 0) {
@@ -108,6 +125,51 @@ class ShufflingTest {
         }
     }
 
+    /**
+     * Drafts count what their commit does: as many blocks are free afterwards as they say. Blocks that others copy from
+     * count as taken while the step is planned, and so do those of sequences that are to return.
+     */
+    private static final class CountChecks implements Scheduler {
+        private final List<StepDraft> drafts = new ArrayList<>();
+        private final PolicyScheduler scheduler;
+
+        CountChecks(Policy policy) {
+            scheduler = PolicyScheduler.of((state, why) -> {
+                drafts.add(policy.draft(state, why));
+                return drafts.getLast();
+            });
+        }
+
+        @Override
+        public StepPlan plan(SchedulerState state, PlanCommitter committer) {
+            StepPlan plan = scheduler.plan(state, committer);
+            StepDraft draft = drafts.removeLast();
+            boolean exact = draft.paused().isEmpty() && !copiesPrefixes(draft, plan);
+            exactCounts += exact ? 1 : 0;
+            for (KvTier tier : KvTier.values()) {
+                int counted = tier == KvTier.GPU ? draft.freeGpu() + draft.stagingBlocks() : draft.freeHost();
+                assertThat(state.kv().pool(tier).free())
+                        .as("blocks of %s that are free after step %d", tier, plan.step())
+                        .isBetween(counted, exact ? counted : Integer.MAX_VALUE);
+            }
+            return plan;
+        }
+
+        private static boolean copiesPrefixes(StepDraft draft, StepPlan plan) {
+            Set<Long> moved = Stream.of(draft.outs(), draft.ins())
+                    .flatMap(List::stream)
+                    .map(Sequence::key)
+                    .collect(Collectors.toSet());
+            return plan.swaps().stream()
+                    .anyMatch(swap -> swap.sequence() != Swap.NO_SEQUENCE && !moved.contains(swap.sequence()));
+        }
+
+        @Override
+        public Decision completed(StepResult result, long nanos) {
+            return scheduler.completed(result, nanos);
+        }
+    }
+
     private static void count(PrefixCacheUse use) {
         runs++;
         long[] counts = {use.gpuHits(), use.hostHits(), use.copiedHits(), use.demotions()};
@@ -121,6 +183,7 @@ class ShufflingTest {
             assertThat(Arrays.stream(SEEN).min().orElseThrow())
                     .as(Arrays.toString(SEEN))
                     .isGreaterThan(500);
+            assertThat(exactCounts).isGreaterThan(10_000);
         }
     }
 
