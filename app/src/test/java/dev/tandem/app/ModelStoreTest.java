@@ -41,6 +41,7 @@ class ModelStoreTest {
     Path home;
 
     private FakeHub hub;
+    private final ByteArrayOutputStream said = new ByteArrayOutputStream();
 
     /** The default model's file, with which the other tests of this module start servers, too. */
     @BeforeAll
@@ -66,7 +67,7 @@ class ModelStoreTest {
         for (int i = 0; i < variables.length; i += 2) {
             environment.put(variables[i], variables[i + 1]);
         }
-        return new ModelStore(environment, home, Progress.SILENT, new PrintStream(new ByteArrayOutputStream()));
+        return new ModelStore(environment, home, Progress.SILENT, new PrintStream(said));
     }
 
     private Path open(String model, String... variables) {
@@ -259,6 +260,38 @@ class ModelStoreTest {
         hub.addNoise(GGUF, PART_2, 3 << 20, 1);
         assertRefusedBeforeTheWeights(GGUF, GGUF + " cannot be served", PART_2 + " is not a GGUF file");
         assertThat(home.resolve("hf")).doesNotExist();
+    }
+
+    @Test
+    void aShortNameStandsForAFileOfTheHubAndSaysItsLicence() throws IOException {
+        String repository = "ggml-org/gemma-3-4b-it-GGUF";
+        hub.addFile(repository, "gemma-3-4b-it-Q4_K_M.gguf", smollm2)
+                .addNoise(repository, "gemma-3-4b-it-Q8_0.gguf", 3 << 20, 1)
+                .addNoise(repository, "mmproj-model-f16.gguf", 3 << 20, 2);
+        Path file = open("gemma3:4b");
+        assertThat(Files.mismatch(file, smollm2)).isEqualTo(-1);
+        assertThat(said.toString(StandardCharsets.UTF_8))
+                .contains("gemma3:4b is Gemma 3 4B Instruct, text, Q4_K_M; licence: Gemma Terms of Use.")
+                .contains(repository + ":Q4_K_M of the hub");
+        said.reset();
+        assertThat(open("gemma3:4b", "HF_HUB_OFFLINE", "1")).isEqualTo(file);
+        assertThat(said.size()).as("a model in the cache is not told of again").isZero();
+        assertThat(store().present())
+                .containsExactly(new ModelStore.Present(repository + ":Q4_K_M", Files.size(smollm2), file.getParent()))
+                .allSatisfy(model -> assertThat(
+                                ShortName.find("gemma3:4b").orElseThrow().names(model.name()))
+                        .isTrue());
+        assertThat(store().remove(ModelReference.parse("gemma3:4b"))).isEqualTo(Files.size(smollm2));
+        assertThat(store().present()).isEmpty();
+    }
+
+    @Test
+    void aShortNameWhoseModelHasLeftTheHubIsNamed() {
+        assertThatThrownBy(() -> open("qwen3:0.6b"))
+                .isInstanceOf(FetchException.class)
+                .hasMessageContaining("no model Qwen/Qwen3-0.6B-GGUF")
+                .hasMessageContaining("the short name qwen3:0.6b stands for it")
+                .hasMessageNotContaining("Did you mean");
     }
 
     @Test
