@@ -12,6 +12,12 @@ import dev.tandem.testkit.FakeHub;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
@@ -22,11 +28,13 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Models by name, from a hub on the loopback address. */
@@ -345,6 +353,34 @@ class ModelStoreTest {
         assertThat(errors(pull)).contains("the download was interrupted; the same command goes on from there");
         hub.release();
         assertThat(Files.mismatch(pull(GGUF), smollm2)).isEqualTo(-1);
+    }
+
+    /** The wiring of {@code serve}: what its start reports is what answers of 503 tell. */
+    @Test
+    @Timeout(value = 1, unit = TimeUnit.MINUTES)
+    void aServerWhoseModelIsDownloadedTellsHowFarItIs() throws Exception {
+        hub.addFile(GGUF, "model-Q4_1.gguf", smollm2);
+        hub.holdFrom(4); // the check reads the metadata with two requests, then the first of two ranges comes
+        int port;
+        try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            port = free.getLocalPort();
+        }
+        Process serve =
+                tandem("serve", GGUF, "--device", "cpu", "--host", "127.0.0.1", "--port", Integer.toString(port));
+        try (HttpClient client = HttpClient.newHttpClient()) {
+            hub.awaitHeld();
+            HttpRequest health = HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + port + "/health"))
+                    .build();
+            HttpResponse<String> answer;
+            do {
+                answer = client.send(health, HttpResponse.BodyHandlers.ofString());
+            } while (!answer.body().matches("(?s).*downloading the model, [1-9][0-9] %.*"));
+            assertThat(answer.statusCode()).isEqualTo(503);
+            assertThat(answer.headers().firstValue("Retry-After")).isPresent();
+        } finally {
+            serve.destroyForcibly();
+            hub.release();
+        }
     }
 
     @Test
