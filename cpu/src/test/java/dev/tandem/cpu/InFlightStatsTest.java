@@ -10,9 +10,12 @@ import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.model.config.DataType;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 
 /** What the gauge {@code tandem:in_flight_tokens} shows: tokens that are between layers when a step has ended. */
+@Timeout(value = 1, unit = TimeUnit.MINUTES)
 class InFlightStatsTest {
     private static final Budget BUDGET = new Budget(64, 8, 64);
 
