@@ -16,6 +16,7 @@ final class QuantPacker {
     private static final VarHandle LONG = MethodHandles.byteArrayViewVarHandle(long[].class, Lanes.LE);
     private static final long ONES = 0x0101010101010101L;
     private static final long NIBBLES = 0x0F * ONES;
+    private static final long SIGNS = 0x8080808080808080L;
 
     private final ElementType type;
     private final QuantFormat format;
@@ -139,7 +140,7 @@ final class QuantPacker {
     /** Packs 32 signed bytes. */
     private static void eights(byte[] blocks, int at, int[] words, int to) {
         for (int i = 0; i < 4; i++) {
-            long quants = eight(blocks, at + 8 * i) ^ 0x80 * ONES;
+            long quants = eight(blocks, at + 8 * i) ^ SIGNS;
             words[to + 2 * i * Lanes.PANEL] = (int) quants;
             words[to + (2 * i + 1) * Lanes.PANEL] = (int) (quants >>> 32);
         }
