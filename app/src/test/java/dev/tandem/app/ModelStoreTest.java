@@ -12,6 +12,12 @@ import dev.tandem.testkit.FakeHub;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
@@ -22,11 +28,13 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Models by name, from a hub on the loopback address. */
@@ -41,6 +49,7 @@ class ModelStoreTest {
     Path home;
 
     private FakeHub hub;
+    private final ByteArrayOutputStream said = new ByteArrayOutputStream();
 
     /** The default model's file, with which the other tests of this module start servers, too. */
     @BeforeAll
@@ -66,7 +75,7 @@ class ModelStoreTest {
         for (int i = 0; i < variables.length; i += 2) {
             environment.put(variables[i], variables[i + 1]);
         }
-        return new ModelStore(environment, home, Progress.SILENT, new PrintStream(new ByteArrayOutputStream()));
+        return new ModelStore(environment, home, Progress.SILENT, new PrintStream(said));
     }
 
     private Path open(String model, String... variables) {
@@ -262,6 +271,38 @@ class ModelStoreTest {
     }
 
     @Test
+    void aShortNameStandsForAFileOfTheHubAndSaysItsLicence() throws IOException {
+        String repository = "ggml-org/gemma-3-4b-it-GGUF";
+        hub.addFile(repository, "gemma-3-4b-it-Q4_K_M.gguf", smollm2)
+                .addNoise(repository, "gemma-3-4b-it-Q8_0.gguf", 3 << 20, 1)
+                .addNoise(repository, "mmproj-model-f16.gguf", 3 << 20, 2);
+        Path file = open("gemma3:4b");
+        assertThat(Files.mismatch(file, smollm2)).isEqualTo(-1);
+        assertThat(said.toString(StandardCharsets.UTF_8))
+                .contains("gemma3:4b is Gemma 3 4B Instruct, text, Q4_K_M; licence: Gemma Terms of Use.")
+                .contains(repository + ":Q4_K_M of the hub");
+        said.reset();
+        assertThat(open("gemma3:4b", "HF_HUB_OFFLINE", "1")).isEqualTo(file);
+        assertThat(said.size()).as("a model in the cache is not told of again").isZero();
+        assertThat(store().present())
+                .containsExactly(new ModelStore.Present(repository + ":Q4_K_M", Files.size(smollm2), file.getParent()))
+                .allSatisfy(model -> assertThat(
+                                ShortName.find("gemma3:4b").orElseThrow().names(model.name()))
+                        .isTrue());
+        assertThat(store().remove(ModelReference.parse("gemma3:4b"))).isEqualTo(Files.size(smollm2));
+        assertThat(store().present()).isEmpty();
+    }
+
+    @Test
+    void aShortNameWhoseModelHasLeftTheHubIsNamed() {
+        assertThatThrownBy(() -> open("qwen3:0.6b"))
+                .isInstanceOf(FetchException.class)
+                .hasMessageContaining("no model Qwen/Qwen3-0.6B-GGUF")
+                .hasMessageContaining("the short name qwen3:0.6b stands for it")
+                .hasMessageNotContaining("Did you mean");
+    }
+
+    @Test
     void anUnknownModelNamesTheNearestShortName() {
         assertThatThrownBy(() -> open("other-org/SmolLM2"))
                 .isInstanceOf(FetchException.class)
@@ -312,6 +353,34 @@ class ModelStoreTest {
         assertThat(errors(pull)).contains("the download was interrupted; the same command goes on from there");
         hub.release();
         assertThat(Files.mismatch(pull(GGUF), smollm2)).isEqualTo(-1);
+    }
+
+    /** The wiring of {@code serve}: what its start reports is what answers of 503 tell. */
+    @Test
+    @Timeout(value = 1, unit = TimeUnit.MINUTES)
+    void aServerWhoseModelIsDownloadedTellsHowFarItIs() throws Exception {
+        hub.addFile(GGUF, "model-Q4_1.gguf", smollm2);
+        hub.holdFrom(4); // the check reads the metadata with two requests, then the first of two ranges comes
+        int port;
+        try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            port = free.getLocalPort();
+        }
+        Process serve =
+                tandem("serve", GGUF, "--device", "cpu", "--host", "127.0.0.1", "--port", Integer.toString(port));
+        try (HttpClient client = HttpClient.newHttpClient()) {
+            hub.awaitHeld();
+            HttpRequest health = HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + port + "/health"))
+                    .build();
+            HttpResponse<String> answer;
+            do {
+                answer = client.send(health, HttpResponse.BodyHandlers.ofString());
+            } while (!answer.body().matches("(?s).*downloading the model, [1-9][0-9] %.*"));
+            assertThat(answer.statusCode()).isEqualTo(503);
+            assertThat(answer.headers().firstValue("Retry-After")).isPresent();
+        } finally {
+            serve.destroyForcibly();
+            hub.release();
+        }
     }
 
     @Test

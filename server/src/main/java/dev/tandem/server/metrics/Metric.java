@@ -119,7 +119,7 @@ public enum Metric {
             "tandem:in_flight_tokens",
             Type.GAUGE,
             Unit.TOKENS,
-            "Host tokens between layers, whose attention the CPU computes."),
+            "Host tokens between layers when the last step ended; 0 on the CPU executor, whose steps finish them."),
     HOST_LOST(
             "tandem:host_lost",
             Type.GAUGE,
