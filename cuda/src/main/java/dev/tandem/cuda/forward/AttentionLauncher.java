@@ -90,10 +90,12 @@ public final class AttentionLauncher {
      * @param header address of the step's header where decode attention runs beside this kernel, else 0
      */
     private void prefill(Stream stream, Activations a, StepInputs step, Extent extent, int layer, long header) {
+        int splits = partition.promptSplits(extent.tiles(), extent.rows());
+        int units = shape.config().kvHeads() * extent.tiles() * splits;
         int window = shape.config().window(layer);
         kernels.prefillAttention.launch(
                 stream,
-                kernels.prefillBlocks(partition.multiprocessors()),
+                kernels.prefillBlocks(units, partition.multiprocessors()),
                 1,
                 a.queries().address(),
                 pools.layer(layer),
@@ -103,6 +105,7 @@ public final class AttentionLauncher {
                 a.attended().address(),
                 pools.pages(),
                 pools.stagingShift(layer),
+                splits,
                 buffers.prefillPartials().address(),
                 buffers.prefillFinished().address(),
                 extent.tiles(),

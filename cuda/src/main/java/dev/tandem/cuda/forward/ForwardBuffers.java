@@ -46,12 +46,11 @@ public final class ForwardBuffers implements AutoCloseable {
         long quads = (long) partition.attentionBlocks() * shape.config().group() * shape.headWidth() / 4;
         decodePartials = buffer(device, 16 * quads, "partial results of decode attention");
         decodeNorms = buffer(device, 8 * quads, "sums of weights of decode attention");
-        int prefillBlocks = kernels.prefillBlocks(partition.multiprocessors());
         prefillPartials = buffer(
                 device,
-                4L * 2 * prefillBlocks * KernelConstants.PREFILL_THREADS * shape.partialValues(),
+                4L * SmPartition.MAX_PARTIALS * KernelConstants.PREFILL_THREADS * shape.partialValues(),
                 "partial results of prefill attention");
-        prefillFinished = buffer(device, 4L * prefillBlocks, "counters of prefill attention");
+        prefillFinished = buffer(device, 4L * SmPartition.MAX_PARTIALS, "counters of prefill attention");
         first.clear(stream);
         second.ifPresent(activations -> activations.clear(stream));
         buffers.forEach(buffer -> stream.fill(buffer, 0));
@@ -103,12 +102,12 @@ public final class ForwardBuffers implements AutoCloseable {
         return decodeNorms;
     }
 
-    /** [2 thread blocks] partial results of work units of prefill attention (tiles.cu). */
+    /** [{@link SmPartition#MAX_PARTIALS}] partial results of tiles of prefill attention (tiles.cu). */
     DeviceBuffer prefillPartials() {
         return prefillPartials;
     }
 
-    /** [thread blocks] counters of the published partial results of a work unit. */
+    /** [{@link SmPartition#MAX_PARTIALS}] counters of the published partial results of a tile. */
     DeviceBuffer prefillFinished() {
         return prefillFinished;
     }

@@ -14,15 +14,17 @@ import dev.tandem.cuda.kernels.ModelShape;
  * @param bandwidth of the GPU's memory, in bytes per microsecond
  */
 public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlocks, boolean together, double bandwidth) {
+    /** Max partial results of prefill attention in a launch. */
+    public static final int MAX_PARTIALS = 512;
+    /** Max thread blocks of prefill attention that share a tile. */
+    private static final int MAX_SPLITS = 8;
     /** Microseconds of a stage of a tile's context; like the next constants measured on an H200. */
     private static final double STAGE_MICROS = 1.3;
 
     /** Microseconds of the start and end of a work unit. */
     private static final double UNIT_MICROS = 9.5;
-    /** Likewise, of a part of one, with the merge of its partial result. */
+    /** Likewise, with the merge of its partial result. */
     private static final double SHARED_UNIT_MICROS = 12;
-    /** Max parts of a work unit, as in tiles.cu. */
-    private static final int MAX_PARTS = 8;
     /**
      * Microseconds of the start and end of decode attention. It starts and ends faster since its partial results signal
      * completion in-band, but a smaller value made steps with piggybacked prefill no faster.
@@ -35,8 +37,19 @@ public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlock
     private static final double MAX_BANDWIDTH_FRACTION = 0.9;
     /** Max time side by side that counts as a gain, over the time one after the other. */
     private static final double MAX_TIME_RATIO = 0.95;
+    /** Max work units that a thread block of prefill attention computes in turn. */
+    private static final int MAX_TURNS = 4;
+
     /** Divides the multiprocessors: decode attention keeps at least one in so many. */
     private static final int DECODE_DIVISOR = 4;
+
+    /**
+     * The partition of prefill attention.
+     *
+     * @param blocks thread blocks; as many as multiprocessors where leaving some to decode attention gains nothing
+     * @param splits blocks that share a tile's context
+     */
+    public record Prompts(int blocks, int splits) {}
 
     /**
      * The partition for a GPU.
@@ -61,46 +74,61 @@ public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlock
         return (end + KernelConstants.STAGE_TOKENS - 1) / KernelConstants.STAGE_TOKENS;
     }
 
+    /**
+     * Thread blocks that share a tile's context, so that a short chunk keeps all multiprocessors busy.
+     *
+     * @param tiles of the launch, including padding
+     * @param rows of the launch, which fill some of the tiles
+     */
+    int promptSplits(int tiles, int rows) {
+        int filled = Math.min(tiles, rows / shape.tileTokens() + 1);
+        return fitting(tiles, Math.min(MAX_SPLITS, multiprocessors / (filled * kvHeads())));
+    }
+
+    private int fitting(int tiles, int splits) {
+        return splits > 1 && tiles * kvHeads() * splits <= MAX_PARTIALS ? splits : 1;
+    }
+
     private int kvHeads() {
         return shape.config().kvHeads();
     }
 
     /**
-     * The thread blocks of prefill attention with which prefill and decode attention both end soonest; as many as
-     * multiprocessors where leaving some to decode attention gains nothing.
+     * The partition with which prefill and decode attention both end soonest.
      *
      * @param units KV blocks of all (row, KV head) of decode attention
      * @param tiles of prefill attention, at least one
      * @param stages of all tiles, per KV head
      */
-    public int promptBlocks(int units, int tiles, int stages) {
-        int best = multiprocessors;
+    public Prompts prompts(int units, int tiles, int stages) {
+        Prompts best = new Prompts(
+                multiprocessors, fitting(tiles, Math.min(MAX_SPLITS, multiprocessors / (tiles * kvHeads()))));
         if (units == 0) {
             return best;
         }
         double min = MAX_TIME_RATIO * (promptMicros(best, tiles, stages) + decodeMicros(units, multiprocessors));
-        for (int blocks = 1; (multiprocessors - blocks) * DECODE_DIVISOR >= multiprocessors; blocks++) {
-            double micros =
-                    Math.max(promptMicros(blocks, tiles, stages), decodeMicros(units, multiprocessors - blocks));
-            if (micros < min) {
-                min = micros;
-                best = blocks;
+        for (int splits = 1; splits <= MAX_SPLITS && fitting(tiles, splits) == splits; splits++) {
+            for (int turns = 1; turns <= MAX_TURNS; turns++) {
+                Prompts candidate = new Prompts((tiles * kvHeads() * splits + turns - 1) / turns, splits);
+                int left = multiprocessors - candidate.blocks();
+                if (left * DECODE_DIVISOR < multiprocessors) {
+                    continue;
+                }
+                double micros = Math.max(promptMicros(candidate, tiles, stages), decodeMicros(units, left));
+                if (micros < min) {
+                    min = micros;
+                    best = candidate;
+                }
             }
         }
         return best;
     }
 
-    /** Units in turn, as many as all thread blocks get alike, then the others whole or in equal shares (tiles.cu). */
-    private double promptMicros(int blocks, int tiles, int stages) {
-        int units = tiles * kvHeads();
-        int rest = units % blocks;
-        double unitMicros = STAGE_MICROS * stages / tiles;
-        double inTurn = units / blocks * (UNIT_MICROS + unitMicros);
-        if (rest == 0) {
-            return inTurn;
-        }
-        double share = Math.max((double) rest / blocks, 1.0 / MAX_PARTS) * unitMicros;
-        return inTurn + Math.min(UNIT_MICROS + unitMicros, SHARED_UNIT_MICROS + share);
+    private double promptMicros(Prompts prompts, int tiles, int stages) {
+        int work = tiles * kvHeads() * prompts.splits();
+        int turns = (work + prompts.blocks() - 1) / prompts.blocks();
+        double fixed = prompts.splits() == 1 ? UNIT_MICROS : SHARED_UNIT_MICROS;
+        return turns * (fixed + STAGE_MICROS * stages / tiles / prompts.splits());
     }
 
     private double decodeMicros(int units, int multiprocessors) {

@@ -265,9 +265,9 @@ public final class KernelCatalogue {
      * The source of a model's prefill attention, and how its kernel is launched.
      *
      * @param stages of K and V in shared memory
-     * @param leavesRoom whether decode attention can run beside it
+     * @param persistent whether each thread block computes several work units in turn
      */
-    record Prefill(String source, int threads, int stages, boolean leavesRoom) {}
+    record Prefill(String source, int threads, int stages, boolean persistent) {}
 
     static Prefill prefill(ModelShape shape, int capability, int sharedMemory) {
         if (capability == WARP_GROUPS && (shape.headWidth() == 64 || shape.headWidth() == 128)) {

@@ -26,6 +26,8 @@ public final class KernelConstants {
     public static final int MAX_SLOTS = MAX_HOST_TOKENS;
     /** Where a step's header has the thread blocks of prefill attention, where decode attention is next. */
     public static final int PROMPT_BLOCKS = 4;
+    /** Where a step's header has how many of these share a tile. */
+    public static final int PROMPT_SPLITS = 5;
     /** Where a step's header has {@code struct BatchHostTokens}. */
     public static final int HEADER_HOST_TOKENS = 8;
     /** Max threads per block of {@code add_norm_few}, and of {@code add_norm} over all blocks of a row. */
@@ -103,6 +105,7 @@ public final class KernelConstants {
                 define("MAX_HOST_TOKENS", MAX_HOST_TOKENS),
                 define("MAX_SLOTS", MAX_SLOTS),
                 define("PROMPT_BLOCKS", PROMPT_BLOCKS),
+                define("PROMPT_SPLITS", PROMPT_SPLITS),
                 define("HEADER_HOST_TOKENS", HEADER_HOST_TOKENS),
                 define("NORM_THREADS", NORM_THREADS),
                 define("NORM_MANY_THREADS", NORM_MANY_THREADS),

@@ -173,12 +173,12 @@ public final class Kernels implements AutoCloseable {
 
     /** Whether prefill attention can leave multiprocessors to decode attention, which then runs beside it. */
     public boolean promptsLeaveRoom() {
-        return prefill.leavesRoom();
+        return prefill.persistent();
     }
 
-    /** Thread blocks of prefill attention that the multiprocessors hold at a time. */
-    public int prefillBlocks(int multiprocessors) {
-        return multiprocessors * prefillAttention.residentBlocks();
+    /** Thread blocks of prefill attention for so many work units. */
+    public int prefillBlocks(int units, int multiprocessors) {
+        return prefill.persistent() ? Math.min(units, multiprocessors) : units;
     }
 
     /**

@@ -362,9 +362,10 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         }
     }
 
-    /** Writes the thread blocks of prompts' attention where decode attention runs beside it. */
-    public void promptBlocks(int blocks) {
+    /** Writes how prompts' attention is partitioned where decode attention runs beside it. */
+    public void prompts(int blocks, int splits) {
         set(KernelConstants.PROMPT_BLOCKS, blocks);
+        set(KernelConstants.PROMPT_SPLITS, splits);
     }
 
     /** Adds a tile of prefill attention: {@code count} rows from {@code row} on, the first at {@code position}. */

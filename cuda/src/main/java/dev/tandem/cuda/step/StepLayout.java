@@ -168,9 +168,9 @@ public final class StepLayout {
     public void spread(StepBuffer inputs, int slots) {
         int others = slots == 0 ? 0 : TRANSFER_BLOCKS;
         if (partition.together() && inputs.tileCount() > 0) {
-            int blocks = partition.promptBlocks(inputs.units(), inputs.tileCount(), inputs.tileStages());
-            inputs.promptBlocks(blocks);
-            others += blocks < partition.multiprocessors() ? blocks * partition.decodeBlocks() : 0;
+            SmPartition.Prompts prompts = partition.prompts(inputs.units(), inputs.tileCount(), inputs.tileStages());
+            inputs.prompts(prompts.blocks(), prompts.splits());
+            others += prompts.blocks() < partition.multiprocessors() ? prompts.blocks() * partition.decodeBlocks() : 0;
         }
         inputs.spread(
                 partition.attentionBlocks() - others,

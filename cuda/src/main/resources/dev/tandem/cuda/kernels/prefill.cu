@@ -1,13 +1,13 @@
 // Causal attention of prompt chunks over paged KV: queries [rows][HEADS][HEAD_WIDTH] -> out of the same shape.
 //
-// A thread block computes work units (tiles.cu) in turn. Its 8 warps share K and V, staged STAGE_TOKENS tokens at a time. The
+// A thread block computes a tile (tiles.cu). Its 8 warps share K and V, staged STAGE_TOKENS tokens at a time. The
 // tile's rows are the 16-row operand of S = Q K^T, and the registers of S are already the operand of P V.
 //
 // Shared memory (dynamic): STAGES of { K [STAGE_TOKENS][HEAD_WIDTH], V [STAGE_TOKENS / 2 pairs][HEAD_WIDTH][2] }
 // 16-bit, swizzled. After the last stage, its first byte says whether this thread block merges partial results.
 //
-// Waits and signals: dependencyWait at the start. Thread blocks of the same work unit count in `finished`
-// (mergePartials of tiles.cu).
+// Waits and signals: dependencyWait at the start. Thread blocks of the same tile count in `finished` (mergePartials of
+// tiles.cu).
 
 #define GROUPS32 (HEAD_WIDTH / 32)
 #define STAGE_CHUNKS (STAGE_TOKENS * HEAD_WIDTH / 8)   // 16-byte pieces of K, and of V
@@ -38,9 +38,20 @@ __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, con
     copyCommit();
 }
 
-__device__ __forceinline__ void computeUnit(const Work &work, const half16 *queries, const half16 *blocks,
-        const int *tables, float scale, half16 *out, int poolBlocks, int stagingShift, float *parts, int *finished,
-        int window, uint4 *staged) {
+// queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, as layerBlock takes them;
+// finished [tiles][KV_HEADS] is zero before and after. grid (KV_HEADS * tiles * splits): up to `splits` thread blocks
+// compute a tile, if its context is long enough.
+// The parameter without a name is the header of prefill_wgmma.cu, whose kernel has the same parameters. This kernel
+// does not use it, because it leaves no multiprocessors to decode attention.
+// window: of the layer, see tiles.cu
+extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1) prefill_attention(const half16 *queries,
+        const half16 *blocks, const int *tables, const Tile *tiles, float scale, half16 *out, int poolBlocks,
+        int stagingShift, int splits, float *parts, int *finished, int tileCount, const int *, int window) {
+    extern __shared__ uint4 staged[];
+    dependentsLaunch();
+    dependencyWait();
+    Work work(tiles, tileCount, splits, gridDim.x, window);
+    if (!work.next()) return;
     const Tile &tile = work.tile;
     const ContextPart &mine = work.context;
     const int *table = tables + tile.table;
@@ -133,7 +144,9 @@ __device__ __forceinline__ void computeUnit(const Work &work, const half16 *quer
     }
     // The flag uses the first byte of the stages, which are free by now. The 64 KiB of a T4 hold two stages of heads of
     // 128, or one of heads of 256, and nothing else.
-    if (mine.parts > 1 && !mergePartials(mine, parts, finished, sums, maximum, total, scale, (bool *)staged)) return;
+    if (mine.parts > 1
+            && !mergePartials(mine, kvHead, splits, parts, finished, sums, maximum, total, scale, (bool *)staged))
+        return;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         total[h] += __shfl_xor_sync(~0u, total[h], 1);
@@ -150,25 +163,5 @@ __device__ __forceinline__ void computeUnit(const Work &work, const half16 *quer
                 pack(c0[left] * inverse, c1[left] * inverse), pack(c2[left] * inverse, c3[left] * inverse),
                 pack(c0[right] * inverse, c1[right] * inverse), pack(c2[right] * inverse, c3[right] * inverse));
         }
-    }
-}
-
-// queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, as layerBlock takes them;
-// finished [thread blocks] is zero before and after. Any grid: the thread blocks divide the work units (tiles.cu).
-// The parameter without a name is the header of prefill_wgmma.cu, whose kernel has the same parameters. This kernel
-// does not use it, because it leaves no multiprocessors to decode attention.
-// window: of the layer, see tiles.cu
-extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1) prefill_attention(const half16 *queries,
-        const half16 *blocks, const int *tables, const Tile *tiles, float scale, half16 *out, int poolBlocks,
-        int stagingShift, float *parts, int *finished, int tileCount, const int *, int window) {
-    extern __shared__ uint4 staged[];
-    dependentsLaunch();
-    dependencyWait();
-    Division division(tiles, tileCount, gridDim.x, window);
-    Work work(tiles, window);
-    while (work.next(division)) {
-        computeUnit(work, queries, blocks, tables, scale, out, poolBlocks, stagingShift, parts, finished, window,
-                staged);
-        __syncthreads(); // all threads have read the flag in `staged`
     }
 }

@@ -6,13 +6,13 @@
 // wgmma of the stage before runs, and so does that of the other warpgroup. Thread blocks are persistent.
 //
 // Shared memory (dynamic): STAGES of { K, V }, each HEAD_WIDTH / 64 panels of [STAGE_TOKENS][64] 16-bit, swizzled.
-// Static: barriers full and empty [STAGES]; division, of the work units; last, whether this thread block merges partial results.
+// Static: barriers full and empty [STAGES]; last, whether this thread block merges partial results.
 //
 // Waits and signals:
 //   previous kernel        dependencyWait; overlapping decode attention begins only after it
 //   full[stage]            the staging warpgroup has filled it: the attention warpgroups wait
 //   empty[stage]           the 8 attention warps have read it: the staging warpgroup waits
-//   finished[shared unit]  thread blocks of the same work unit count in it (mergePartials of tiles.cu)
+//   finished[tile]         thread blocks of the same tile count in it (mergePartials of tiles.cu)
 
 #define PANEL_BYTES (STAGE_TOKENS * 128)               // 64 dimensions of a stage's tokens
 #define VALUES_AT (HEAD_WIDTH / 64 * PANEL_BYTES)
@@ -48,7 +48,6 @@ struct Stager {
     const half16 *blocks;
     const int *tables;
     int poolBlocks, stagingShift;
-    const Division &division;
     Work work;
     int stage, stop;                  // of the current work unit: the next stage to look up, and the end
     int row;                          // this thread's token of K, and token pair of V
@@ -58,10 +57,10 @@ struct Stager {
     int ids[STAGE_BLOCKS];            // blocks of the stage that findNext has looked up; -1: behind the context
     uint4 values[2][VALUES][2];
 
-    __device__ __forceinline__ Stager(const half16 *blocks, const int *tables, const Division &division,
-            const Work &work, int poolBlocks, int stagingShift)
-            : blocks(blocks), tables(tables), poolBlocks(poolBlocks), stagingShift(stagingShift), division(division),
-                    work(work), stage(0), stop(0), head(0), loads(0) {
+    __device__ __forceinline__ Stager(const half16 *blocks, const int *tables, const Work &work, int poolBlocks,
+            int stagingShift)
+            : blocks(blocks), tables(tables), poolBlocks(poolBlocks), stagingShift(stagingShift), work(work), stage(0),
+                    stop(0), head(0), loads(0) {
         int thread = threadIdx.x - PREFILL_THREADS, chunk = thread % ROW_CHUNKS;
         row = thread / ROW_CHUNKS;
         keyFrom = row * HEAD_WIDTH + chunk * 8;
@@ -73,7 +72,7 @@ struct Stager {
 
     __device__ __forceinline__ void findNext() {
         if (stage == stop) {
-            if (head < 0 || !work.next(division)) {
+            if (head < 0 || !work.next()) {
                 head = -1;
                 return;
             }
@@ -228,7 +227,7 @@ __device__ __forceinline__ void rescale(float (*sums)[4], const float *factor) {
 
 // Computes a work unit. number: of its first stage, counted over all work units of this thread block
 __device__ __forceinline__ void computeUnit(const Work &work, const half16 *queries, float scale, half16 *out,
-        float *parts, int *finished, word base, u64 *full, u64 *empty, int &number) {
+        int splits, float *parts, int *finished, word base, u64 *full, u64 *empty, int &number) {
     const Tile &tile = work.tile;
     const ContextPart &mine = work.context;
     int q = threadIdx.x % 4;
@@ -288,7 +287,9 @@ __device__ __forceinline__ void computeUnit(const Work &work, const half16 *quer
     wgmmaCommit();
     finishValues(sums, reading, empty);
     __shared__ bool last;
-    if (mine.parts > 1 && !mergePartials(mine, parts, finished, sums, maximum, total, scale, &last)) return;
+    if (mine.parts > 1
+            && !mergePartials(mine, work.kvHead, splits, parts, finished, sums, maximum, total, scale, &last))
+        return;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         total[h] += __shfl_xor_sync(~0u, total[h], 1);
@@ -308,22 +309,24 @@ __device__ __forceinline__ void computeUnit(const Work &work, const half16 *quer
 }
 
 // queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, as layerBlock takes them;
-// finished [thread blocks] is zero before and after. Any grid: the thread blocks divide the work units (tiles.cu). With 160 registers per thread, 4,096 registers of a multiprocessor are left, enough for a thread block of
+// finished [tiles][KV_HEADS] is zero before and after. Any grid: the thread blocks take the work units in turn
+// (tiles.cu). With 160 registers per thread, 4,096 registers of a multiprocessor are left, enough for a thread block of
 // send_host_tokens.
 // With a header, the next kernel is decode attention, which runs on the multiprocessors that the header leaves it. It
-// does not wait for the kernel before this one, so this kernel lets it start only after that kernel has ended.
+// does not wait for the kernel before this one, so this kernel lets it start only after that kernel has ended. The
+// header also has the number of splits.
 // window: of the layer, see tiles.cu
 extern "C" __global__ void __maxnreg__(160) prefill_attention(const half16 *queries, const half16 *blocks,
-        const int *tables, const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, float *parts,
-        int *finished, int tileCount, const int *header, int window) {
+        const int *tables, const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits,
+        float *parts, int *finished, int tileCount, const int *header, int window) {
     extern __shared__ __align__(1024) char ring[];
     __shared__ u64 full[STAGES], empty[STAGES];
-    __shared__ Division division;
     if (!header) dependentsLaunch();
     dependencyWait();
     if (header) dependentsLaunch();
     int working = header ? min(header[PROMPT_BLOCKS], (int)gridDim.x) : gridDim.x;
     if (blockIdx.x >= working) return;
+    if (header) splits = header[PROMPT_SPLITS];
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrierInit(&full[i], STAGING_THREADS);
@@ -331,19 +334,15 @@ extern "C" __global__ void __maxnreg__(160) prefill_attention(const half16 *quer
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    if (threadIdx.x < 32) {
-        Division mine(tiles, tileCount, working, window);
-        if (threadIdx.x == 0) division = mine;
-    }
     __syncthreads();
-    Work work(tiles, window);
+    Work work(tiles, tileCount, splits, working, window);
     if (threadIdx.x >= PREFILL_THREADS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 96;");
-        Stager(blocks, tables, division, work, poolBlocks, stagingShift).run(ring, full, empty);
+        Stager(blocks, tables, work, poolBlocks, stagingShift).run(ring, full, empty);
         return;
     }
     asm volatile("setmaxnreg.inc.sync.aligned.u32 192;");
     word base = address(ring);
     int number = 0;
-    while (work.next(division)) computeUnit(work, queries, scale, out, parts, finished, base, full, empty, number);
+    while (work.next()) computeUnit(work, queries, scale, out, splits, parts, finished, base, full, empty, number);
 }

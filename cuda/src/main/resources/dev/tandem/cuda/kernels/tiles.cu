@@ -30,15 +30,9 @@ __device__ __forceinline__ int stagesBefore(const Tile &tile, int window) {
 #endif
 
 // Split-KV: several thread blocks may compute a tile, each for part of its context. Each publishes its partial result,
-// and the last one to finish merges all of them in the order of the context.
-// parts [2 thread blocks][PART_VALUES][PREFILL_THREADS]: a thread block computes at most one part that begins a
-// context, which is at 2 block + 1, and one that does not, at 2 block
+// and the last one to finish merges all of them in a fixed order.
+// parts [tiles][KV_HEADS][splits][PART_VALUES][PREFILL_THREADS]
 #define MIN_STAGES 2
-// Max parts of a context of mean length, since one thread block reads all of them.
-#define MAX_PARTS 8
-// Stages that take as long as the start, end and merge of shared work units, of which a thread block may have two. On an
-// H200 a stage takes 1.3 us, and sharing a unit 2.5 us.
-#define SHARING_STAGES 4
 
 __device__ __forceinline__ void publishPartial(float *part, const float (*sums)[4], const float *maximum,
         const float *total) {
@@ -76,74 +70,34 @@ __device__ __forceinline__ void mergePartial(const float *part, float (*sums)[4]
         }
 }
 
-// A tile's stages that its queries see.
-__device__ __forceinline__ int stagesOf(const Tile &tile, int window) {
+// Part `part` of `parts` of a tile's context: `count` stages from `first` on. A part has at least MIN_STAGES stages,
+// unless the context is not split.
+struct ContextPart { int tile, part, parts, first, count; };
+
+// at: tile * splits + part
+__device__ __forceinline__ ContextPart contextPart(const Tile &tile, int at, int splits, int window) {
     int stages = (tile.position + tile.rows + STAGE_TOKENS - 1) / STAGE_TOKENS;
 #if WINDOWS
     stages -= stagesBefore(tile, window);
 #endif
-    return stages;
+    ContextPart s;
+    s.tile = at / splits;
+    s.part = at % splits;
+    s.parts = max(1, min(splits, stages / MIN_STAGES));
+    s.first = stages * s.part / s.parts;
+    s.count = stages * (s.part + 1) / s.parts - s.first;
+#if WINDOWS
+    s.first += stagesBefore(tile, window);
+#endif
+    return s;
 }
 
-__device__ __forceinline__ int sumOfWarp(int value) {
-#pragma unroll
-    for (int lanes = 16; lanes > 0; lanes /= 2) value += __shfl_xor_sync(~0u, value, lanes);
-    return value;
-}
-
-// How the first `blocks` thread blocks divide the work units: a unit is (tile, KV head), and a chunk's longest tiles come
-// first. Thread blocks take as many units in turn as all of them get alike, every other round in reverse order, so that
-// none gets the longest unit of each round. The stages of the remaining units lie one after the other, and each thread
-// block gets an equal share of them, if that ends sooner than one more round.
-struct Division {
-    int blocks, units, whole;  // whole: units that are taken in turn
-    int share;                 // stages of a share; 0: none are shared
-    int unit, before;          // the first unit that reaches into this thread block's share; shared stages before it
-
-    // Called by a whole warp.
-    __device__ __forceinline__ Division(const Tile *tiles, int tileCount, int blocks, int window)
-            : blocks(blocks), share(0), before(0) {
-        int lane = threadIdx.x % 32, used = 0, stages = 0;
-        for (int t = lane; t < tileCount; t += 32) used += tiles[t].rows > 0; // a graph's unused tiles come last
-        units = sumOfWarp(used) * KV_HEADS;
-        whole = unit = units / blocks * blocks;
-        int rest = units - whole;
-        if (rest == 0) return;
-        for (int t = whole / KV_HEADS + lane; t < units / KV_HEADS; t += 32)
-            stages += stagesOf(tiles[t], window) * (KV_HEADS - max(0, whole - t * KV_HEADS));
-        stages = sumOfWarp(stages);
-        int longest = stagesOf(tiles[whole / KV_HEADS], window);
-        share = max(MIN_STAGES, max((stages + blocks - 1) / blocks, (stages - 1) / (MAX_PARTS * rest) + 1));
-        if (share + SHARING_STAGES >= longest) {
-            whole = units;
-            share = 0;
-            return;
-        }
-        int start = blockIdx.x * share;
-        while (unit < units) {
-            int length = stagesOf(tiles[unit / KV_HEADS], window), alike = KV_HEADS - unit % KV_HEADS;
-            int skipped = min(alike, (start - before) / length);
-            unit += skipped;
-            before += skipped * length;
-            if (skipped < alike) break;
-        }
-    }
-
-    __device__ __forceinline__ Division() {}
-};
-
-// Part `blockIdx.x - firstBlock` of `parts` of a work unit's context: `count` stages from `first` on.
-// shared: number of the unit among those with parts
-struct ContextPart {
-    int parts, first, count, firstBlock, shared;
-
-    __device__ __forceinline__ bool beginsContext() const { return blockIdx.x == firstBlock; }
-};
-
-// The work units of a thread block. No part of a unit has fewer than MIN_STAGES stages, unless it is all of the unit.
+// The work units of a thread block: a unit is (tile, context part, KV head), and the longest tiles come first. The
+// first `blocks` thread blocks take units in turn. Every other round they take them in reverse order, so that no thread
+// block gets the longest unit of each round.
 struct Work {
     const Tile *tiles;
-    int at, before;         // the next round, or behind the last one the next shared unit + 1, negated
+    int splits, units, blocks, round;
 #if WINDOWS
     int window;
 #else
@@ -153,52 +107,24 @@ struct Work {
     ContextPart context;
     int kvHead;
 
-    __device__ __forceinline__ Work(const Tile *tiles, int window) : tiles(tiles), at(0) {
+    __device__ __forceinline__ Work(const Tile *tiles, int tileCount, int splits, int blocks, int window)
+            : tiles(tiles), splits(splits), units(tileCount * splits * KV_HEADS), blocks(blocks), round(0) {
 #if WINDOWS
         this->window = window;
 #endif
     }
 
-    __device__ __forceinline__ bool next(const Division &division) {
-        for (; at >= 0 && at * division.blocks < division.whole; ) {
-            int unit = at * division.blocks + (at & 1 ? division.blocks - 1 - (int)blockIdx.x : (int)blockIdx.x);
-            at++;
-            if (unit >= division.whole) continue;
-            take(unit, 0, stagesOf(tiles[unit / KV_HEADS], window));
-            context.parts = 1;
-            return true;
-        }
-        int share = division.share, block = blockIdx.x;
-        if (share == 0) return false;
-        if (at >= 0) {
-            at = -1 - division.unit;
-            before = division.before;
-        }
-        while (-1 - at < division.units && before < (block + 1) * share) {
-            int unit = -1 - at--, from = before, length = stagesOf(tiles[unit / KV_HEADS], window);
-            before += length;
-            // parts begin at the multiples of a share that leave MIN_STAGES on both sides
-            int cut = (from + MIN_STAGES + share - 1) / share, lastCut = (before - MIN_STAGES) / share;
-            context.parts = max(1, lastCut - cut + 2);
-            context.firstBlock = (from + min(MIN_STAGES, length) - 1) / share;
-            context.shared = unit - division.whole;
-            int part = block - context.firstBlock;
-            if (part < 0 || part >= context.parts) continue;
-            int begin = part == 0 ? from : block * share;
-            take(unit, begin - from, (part == context.parts - 1 ? before : (block + 1) * share) - begin);
-            return true;
+    __device__ __forceinline__ bool next() {
+        for (; round * blocks < units; ) {
+            int unit = round * blocks + (round & 1 ? blocks - 1 - (int)blockIdx.x : (int)blockIdx.x);
+            round++;
+            if (unit >= units) continue;
+            kvHead = unit % KV_HEADS;
+            tile = tiles[unit / KV_HEADS / splits];
+            context = contextPart(tile, unit / KV_HEADS, splits, window);
+            if (tile.rows > 0 && context.part < context.parts) return true; // a graph's unused tiles have no rows
         }
         return false;
-    }
-
-    __device__ __forceinline__ void take(int unit, int first, int count) {
-        kvHead = unit % KV_HEADS;
-        tile = tiles[unit / KV_HEADS];
-        context.first = first;
-        context.count = count;
-#if WINDOWS
-        context.first += stagesBefore(tile, window);
-#endif
     }
 };
 
@@ -261,20 +187,22 @@ __device__ __forceinline__ void attentionBarrier() {
     asm volatile("bar.sync 1, %0;" :: "n"(PREFILL_THREADS) : "memory");
 }
 
-// Publishes a thread block's partial result. Returns true in the last thread block of the unit, whose sums, maximum and
+// Publishes a thread block's partial result. Returns true in the last thread block of the tile, whose sums, maximum and
 // total are then those of the whole context. `last` is shared memory that has no other use meanwhile.
 // It does not share code with `Sum` of decode.cu: maxima here are not scaled yet and may be -INFINITE, and a thread
 // merges the accumulators in its registers, not four values of one head.
-__device__ __forceinline__ bool mergePartials(const ContextPart &context, float *parts, int *finished,
-        float (*sums)[4], float *maximum, float *total, float scale, bool *last) {
+__device__ __forceinline__ bool mergePartials(const ContextPart &context, int kvHead, int splits, float *parts,
+        int *finished, float (*sums)[4], float *maximum, float *total, float scale, bool *last) {
     const size_t PART = PART_VALUES * PREFILL_THREADS;
-    publishPartial(parts + (2 * (size_t)blockIdx.x + context.beginsContext()) * PART, sums, maximum, total);
+    int pair = context.tile * KV_HEADS + kvHead;
+    float *first = parts + (size_t)pair * splits * PART;
+    publishPartial(first + context.part * PART, sums, maximum, total);
     stressDelay();
     __threadfence();
     attentionBarrier();
     if (threadIdx.x == 0) {
-        *last = atomicAdd(finished + context.shared, 1) == context.parts - 1;
-        if (*last) finished[context.shared] = 0;
+        *last = atomicAdd(finished + pair, 1) == context.parts - 1;
+        if (*last) finished[pair] = 0;
     }
     attentionBarrier();
     if (!*last) return false;
@@ -285,7 +213,6 @@ __device__ __forceinline__ bool mergePartials(const ContextPart &context, float 
         for (int i = 0; i < 4; i++) sums[n][i] = 0;
     maximum[0] = maximum[1] = -INFINITE;
     total[0] = total[1] = 0;
-    for (int p = 0; p < context.parts; p++)
-        mergePartial(parts + (2 * (size_t)(context.firstBlock + p) + (p == 0)) * PART, sums, maximum, total, scale);
+    for (int s = 0; s < context.parts; s++) mergePartial(first + s * PART, sums, maximum, total, scale);
     return true;
 }

@@ -495,15 +495,19 @@ public class AttentionKernelTest {
                 step.upload(rig.stream);
                 DeviceBuffer queries = rig.putHalves(q);
                 DeviceBuffer cache = rig.putHalves(pool.values);
-                int most = rig.kernels.prefillBlocks(rig.device.multiprocessors());
-                DeviceBuffer finished = rig.zeros(4L * most);
-                for (int grid : new int[] {1, 5, 7, 16, 33, 100, most, 16}) {
-                    DeviceBuffer parts =
-                            rig.poisoned(4L * 2 * grid * KernelConstants.PREFILL_THREADS * shape.partialValues());
+                DeviceBuffer finished =
+                        rig.zeros(4L * step.tileCount() * shape.config().kvHeads());
+                for (int splits : new int[] {1, 2, 3, 8, 2}) {
+                    DeviceBuffer parts = rig.poisoned(4L
+                            * step.tileCount()
+                            * shape.config().kvHeads()
+                            * splits
+                            * KernelConstants.PREFILL_THREADS
+                            * shape.partialValues());
                     DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
                     rig.kernels.prefillAttention.launch(
                             rig.stream,
-                            grid,
+                            rig.kernels.prefillBlocks(shape.config().kvHeads() * step.tileCount() * splits, 5),
                             1,
                             queries.address(),
                             cache.address(),
@@ -513,6 +517,7 @@ public class AttentionKernelTest {
                             out.address(),
                             poolBlocks,
                             -poolBlocks,
+                            splits,
                             parts.address(),
                             finished.address(),
                             step.tileCount(),
@@ -580,12 +585,12 @@ public class AttentionKernelTest {
                 }
                 new StepLayout(partition).spread(step, 0);
                 step.upload(rig.stream);
-                int blocks = rig.kernels.prefillBlocks(partition.multiprocessors());
+                int parts = SmPartition.MAX_PARTIALS;
                 DeviceBuffer queries = rig.putHalves(q);
                 DeviceBuffer cache = rig.putHalves(pool.values);
                 DeviceBuffer promptParts =
-                        rig.poisoned(4L * 2 * blocks * KernelConstants.PREFILL_THREADS * shape.partialValues());
-                DeviceBuffer promptFinished = rig.zeros(4L * blocks);
+                        rig.poisoned(4L * parts * KernelConstants.PREFILL_THREADS * shape.partialValues());
+                DeviceBuffer promptFinished = rig.zeros(4L * parts);
                 long quads = (long) partition.attentionBlocks() * shape.config().group() * shape.headWidth() / 4;
                 DeviceBuffer partial = rig.poisoned(16 * quads);
                 DeviceBuffer sums = rig.poisoned(8 * quads);
@@ -593,7 +598,7 @@ public class AttentionKernelTest {
                     DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
                     rig.kernels.prefillAttention.launch(
                             rig.stream,
-                            blocks,
+                            rig.kernels.prefillBlocks(parts, partition.multiprocessors()),
                             1,
                             queries.address(),
                             cache.address(),
@@ -603,6 +608,7 @@ public class AttentionKernelTest {
                             out.address(),
                             Integer.MAX_VALUE,
                             0,
+                            1,
                             promptParts.address(),
                             promptFinished.address(),
                             step.tileCount(),

@@ -125,15 +125,19 @@ class LargeSizesKernelTest {
                     StepLayout.tiles(step, row, counts[i], starts[i], table, shape.tileTokens());
                 }
                 step.upload(rig.stream);
-                int most = rig.kernels.prefillBlocks(rig.device.multiprocessors());
-                DeviceBuffer finished = rig.zeros(4L * most);
-                for (int grid : new int[] {kvHeads, most}) {
-                    DeviceBuffer parts =
-                            rig.poisoned(4L * 2 * grid * KernelConstants.PREFILL_THREADS * shape.partialValues());
+                DeviceBuffer finished = rig.zeros(4L * step.tileCount() * kvHeads);
+                for (int splits : new int[] {1, 8}) {
+                    DeviceBuffer parts = rig.poisoned(4L
+                            * step.tileCount()
+                            * kvHeads
+                            * splits
+                            * KernelConstants.PREFILL_THREADS
+                            * shape.partialValues());
                     DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
                     rig.kernels.prefillAttention.launch(
                             rig.stream,
-                            grid,
+                            rig.kernels.prefillBlocks(
+                                    kvHeads * step.tileCount() * splits, rig.device.multiprocessors()),
                             1,
                             queries.address(),
                             cache.address(),
@@ -143,6 +147,7 @@ class LargeSizesKernelTest {
                             out.address(),
                             Integer.MAX_VALUE,
                             0,
+                            splits,
                             parts.address(),
                             finished.address(),
                             step.tileCount(),
