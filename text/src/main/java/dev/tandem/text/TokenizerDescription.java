@@ -172,18 +172,18 @@ public record TokenizerDescription(
             case "smollm" ->
                 "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true}," + gpt2
                         + "]}";
-            case "llama-bpe", "llama3", "llama-v3" -> split(LLAMA3);
+            case "llama-bpe", "llama3", "llama-v3", "smaug-bpe", "dbrx" -> split(LLAMA3);
             case "qwen2" -> split(QWEN2);
             default ->
                 throw new TokenizerException(origin + ": pre-tokenizer '" + preTokenizer
-                        + "' is not known; known are default, gpt-2, smollm, llama-bpe and qwen2");
+                        + "' is not known; known are default, gpt-2, smollm, llama-bpe, smaug-bpe, dbrx and qwen2");
         };
     }
 
     private TokenizerLimits limits() {
         return switch (kind.equals("gpt2") ? preTokenizer : kind) {
             case "llama" -> TokenizerLimits.NONE;
-            case "llama-bpe", "llama3", "llama-v3" -> TokenizerLimits.ofPattern(LLAMA3);
+            case "llama-bpe", "llama3", "llama-v3", "smaug-bpe", "dbrx" -> TokenizerLimits.ofPattern(LLAMA3);
             case "qwen2" -> TokenizerLimits.ofPattern(QWEN2);
             default -> TokenizerLimits.ofPattern(TokenizerLimits.BYTE_LEVEL);
         };
