@@ -162,7 +162,7 @@ class FirstErrorTest {
                 new Case(serve + "--host 192.0.2.1", "192.0.2.1", "--host 127.0.0.1"),
                 new Case("serve DIR/nowhere --device cpu --port 0", "DIR/nowhere", "config.json"),
                 new Case("serve DIR/nowhere.gguf --device cpu --port 0", "DIR/nowhere.gguf", ".gguf file"),
-                new Case("serve smollm3 --device cpu --port 0", "smollm3", "did you mean smollm2?"),
+                new Case("serve smollm --device cpu --port 0", "smollm", "did you mean smollm2?"),
                 new Case("serve hf:model --device cpu --port 0", "hf:model", "hf:ORGANISATION/NAME"),
                 new Case("pull", "MODEL", "see tandem pull --help"),
                 new Case("pull DIR/dummy", "DIR/dummy", "needs no download"),

