@@ -1,12 +1,14 @@
 """Loads one server per strategy with the same Poisson arrivals and writes the lines of docs/results/online.jsonl.
 
     python3 tools/online.py MODEL --preset h200-26k --workload synthetic:1000/400 --ideal 3634 \\
-        --profile FILE --cells 4.2:12:20:6,6.3:18:25:8 --strategies gpu-only,neo,apex,adaptive --out FILE
+        --gpu-kv-bytes 3460300800 --profile FILE --cells 4.2:12:20:6,6.3:18:25:8 \\
+        --strategies gpu-only,neo,apex,adaptive --commit COMMIT --out FILE
 
 MODEL is a directory that tools/make_dummy_model.py wrote. A cell is RATE:WARM_UP:DURATION:COOL_DOWN, in requests per
 second and seconds. neo and apex run as printed and without the guard, with --fidelity printed --no-guard. gpu-only must
 be the first strategy: a line's ratio_to_gpu_only is its output tokens in the window by gpu-only's of the same cell.
 share_of_ideal is by --ideal, the ideal output tokens per second that `tandem bench throughput` printed for this GPU.
+--gpu-kv-bytes and --commit, of the build, go into the lines as they are.
 host_tokens are the tokens whose attention the host computed from a cell's start to its end.
 The exit status is 1 if a server did not start. Needs the standard library only.
 """
@@ -47,11 +49,15 @@ if strategies[0] != "gpu-only":
 url = f"http://127.0.0.1:{arguments.port}"
 
 
-def host_tokens():
-    """The server's count of tokens whose attention the host computed."""
+def metric(names):
+    """The sum of the server's metrics whose names match the pattern."""
     with urllib.request.urlopen(url + "/metrics", timeout=10) as answer:
         text = answer.read().decode()
-    return sum(float(n) for n in re.findall(r"^tandem:host_decode_tokens_total(?:\{[^}]*\})? (\S+)", text, re.M))
+    return sum(float(n) for n in re.findall(rf"^(?:{names})(?:\{{[^}}]*\}})? (\S+)", text, re.M))
+
+
+def host_tokens():
+    return metric("tandem:host_decode_tokens_total")
 
 
 def ready(server):
@@ -107,11 +113,7 @@ for strategy in strategies:
                 "p99_e2el_ms", "host_tokens")}, flush=True)
             # a cell that left requests unfinished must not load the next one
             end = time.monotonic() + 30
-            while time.monotonic() < end:
-                with urllib.request.urlopen(url + "/metrics", timeout=10) as answer:
-                    text = answer.read().decode()
-                if sum(float(n) for n in re.findall(r"^vllm:num_requests_\w+(?:\{[^}]*\})? (\S+)", text, re.M)) == 0:
-                    break
+            while time.monotonic() < end and metric("vllm:num_requests_running|vllm:num_requests_waiting") > 0:
                 time.sleep(0.5)
     finally:
         server.terminate()
