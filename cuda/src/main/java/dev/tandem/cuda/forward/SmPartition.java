@@ -19,7 +19,7 @@ public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlock
     /** Max thread blocks of prefill attention that share a tile. */
     private static final int MAX_SPLITS = 8;
     /** Microseconds of a stage of a tile's context; like the next constants measured on an H200. */
-    private static final double STAGE_MICROS = 1.3;
+    private static final double STAGE_MICROS = 1.0;
 
     /** Microseconds of the start and end of a work unit. */
     private static final double UNIT_MICROS = 9.5;

@@ -11,9 +11,10 @@ __device__ __forceinline__ void barrierExpect(u64 *b, int bytes) {
 __device__ __forceinline__ void barrierArrive(u64 *b) {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(address(b)) : "memory");
 }
+// The time limit is ten milliseconds: a warp that polls takes issue slots from those that it waits for.
 __device__ __forceinline__ void barrierWait(u64 *b, int parity) {
     asm volatile("{\n.reg .pred p;\n"
-        "waiting: mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n"
+        "waiting: mbarrier.try_wait.parity.shared.b64 p, [%0], %1, 10000000;\n"
         "@!p bra waiting;\n}" :: "r"(address(b)), "r"(parity) : "memory");
 }
 

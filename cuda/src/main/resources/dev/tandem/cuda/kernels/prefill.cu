@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1) prefill_attenti
     for (int n = 0; n < HEAD_WIDTH / 8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) sums[n][i] = 0;
-    float maximum[2] = {-INFINITE, -INFINITE}, total[2] = {0, 0};
+    float reference[2] = {-INFINITE, -INFINITE}, total[2] = {0, 0};
 #if STAGES == 2
     stageBlocks(staged, blocks, table, kvHead, begin, end, poolBlocks, stagingShift);
 #endif
@@ -119,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1) prefill_attenti
         }
         bool masked = hides(tile, at, window);
         float factor[2];
-        onlineSoftmax(s, masked, at, rows.position, window, scale, maximum, total, factor);
+        onlineSoftmax(s, masked, at, rows.position, window, scale, reference, total, factor);
 #pragma unroll
         for (int n = 0; n < HEAD_WIDTH / 8; n++) {
             sums[n][0] *= factor[0]; sums[n][1] *= factor[0];
@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1) prefill_attenti
     // The flag uses the first byte of the stages, which are free by now. The 64 KiB of a T4 hold two stages of heads of
     // 128, or one of heads of 256, and nothing else.
     if (mine.parts > 1
-            && !mergePartials(mine, kvHead, splits, parts, finished, sums, maximum, total, scale, (bool *)staged))
+            && !mergePartials(mine, kvHead, splits, parts, finished, sums, reference, total, scale, (bool *)staged))
         return;
 #pragma unroll
     for (int h = 0; h < 2; h++) {

@@ -2,24 +2,25 @@
 // -> out of the same shape.
 //
 // Two attention warpgroups compute 64 of a tile's 128 rows each, with wgmma on K and V in shared memory. A third, the
-// staging warpgroup, copies K and V ahead of them. While an attention warpgroup computes the softmax of one stage, its
-// wgmma of the stage before runs, and so does that of the other warpgroup. Thread blocks are persistent.
+// staging warpgroup, copies K and V ahead of them; each of its halves stages every other stage. While an attention
+// warpgroup computes the softmax of one stage, its wgmma of the stage before runs, and so does that of the other
+// warpgroup. Thread blocks are persistent.
 //
 // Shared memory (dynamic): STAGES of { K, V }, each HEAD_WIDTH / 64 panels of [STAGE_TOKENS][64] 16-bit, swizzled.
 // Static: barriers full and empty [STAGES]; last, whether this thread block merges partial results.
 //
 // Waits and signals:
 //   previous kernel        dependencyWait; overlapping decode attention begins only after it
-//   full[stage]            the staging warpgroup has filled it: the attention warpgroups wait
-//   empty[stage]           the 8 attention warps have read it: the staging warpgroup waits
+//   full[stage]            half of the staging warpgroup has filled it: the attention warpgroups wait
+//   empty[stage]           the 8 attention warps have read it: half of the staging warpgroup waits
 //   finished[tile]         thread blocks of the same tile count in it (mergePartials of tiles.cu)
 
 #define PANEL_BYTES (STAGE_TOKENS * 128)               // 64 dimensions of a stage's tokens
 #define VALUES_AT (HEAD_WIDTH / 64 * PANEL_BYTES)
 #define STAGE_BYTES (2 * VALUES_AT)
 #define ROW_CHUNKS (HEAD_WIDTH / 8)                    // 16-byte pieces of a token's K or V
-#define TOKENS_AT_ONCE (STAGING_THREADS / ROW_CHUNKS)
 #define STAGE_BLOCKS (STAGE_TOKENS / BLOCK_TOKENS)
+#define STAGING_HALF (STAGING_THREADS / 2)
 
 // d [64 x 64] = (ADD: +) a [64 x 16] b [16 x 64]; ROWS: shared memory has b as [16][64] instead of [64][16]
 template <int ADD, int ROWS> __device__ __forceinline__ void multiply64(float (*d)[4], const word *a, u64 b) {
@@ -40,124 +41,116 @@ __device__ __forceinline__ void multiply128(float (*d)[4], const word *a, u64 b)
         : FLOATS32(d, 0), FLOATS32(d, 8) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-// The staging warpgroup: copies K and V of each stage from KV blocks to shared memory. K is copied asynchronously. V
-// goes through registers, because a block interleaves two tokens and wgmma needs them apart. Loads begin two stages
-// ahead, also across tiles.
+// Half of the staging warpgroup: copies K and V of every other stage from KV blocks to shared memory. K is copied
+// asynchronously. V goes through registers, because a block interleaves two tokens and wgmma needs them apart.
+// The fence before a stage's signal waits for all loads of its threads. So a half has the loads of one stage under way,
+// and the other half those of the next.
 struct Stager {
-    static const int VALUES = STAGE_TOKENS / 2 / TOKENS_AT_ONCE, BLOCKS_AT_ONCE = TOKENS_AT_ONCE / (BLOCK_TOKENS / 2);
+    static const int ROWS = STAGING_HALF / ROW_CHUNKS; // tokens of K, and token pairs of V, that are copied at once
+    static const int KEYS = BLOCK_TOKENS / ROWS, VALUES = BLOCK_TOKENS / 2 / ROWS; // copies of a block
     const half16 *blocks;
     const int *tables;
     int poolBlocks, stagingShift;
     Work work;
-    int stage, stop;                  // of the current work unit: the next stage to look up, and the end
-    int row;                          // this thread's token of K, and token pair of V
-    int keyFrom, keyTo, valueFrom, evenTo, oddTo;
-    int head;                         // KV head of the stage that findNext has looked up; -1: no more stages
-    int loads;                        // number of stages whose loads have begun
-    int ids[STAGE_BLOCKS];            // blocks of the stage that findNext has looked up; -1: behind the context
-    uint4 values[2][VALUES][2];
+    int stage, stop;                  // of the current work unit: the next stage, and the end
+    int keyTo[2], evenTo, oddTo;      // this thread's first tokens of K, and of V, in a stage
+    int head;                         // KV head of the stage that find has looked up; -1: no more stages
+    int ids[STAGE_BLOCKS];            // blocks of the stage that find has looked up
+    uint4 values[STAGE_BLOCKS][VALUES][2];
 
     __device__ __forceinline__ Stager(const half16 *blocks, const int *tables, const Work &work, int poolBlocks,
             int stagingShift)
             : blocks(blocks), tables(tables), poolBlocks(poolBlocks), stagingShift(stagingShift), work(work), stage(0),
-                    stop(0), head(0), loads(0) {
-        int thread = threadIdx.x - PREFILL_THREADS, chunk = thread % ROW_CHUNKS;
-        row = thread / ROW_CHUNKS;
-        keyFrom = row * HEAD_WIDTH + chunk * 8;
-        keyTo = chunk / 8 * PANEL_BYTES + swizzled(row, chunk % 8);
-        valueFrom = KV_TILE + (row % (BLOCK_TOKENS / 2) * HEAD_WIDTH + chunk * 8) * 2;
-        evenTo = VALUES_AT + chunk / 8 * PANEL_BYTES + swizzled(2 * row, chunk % 8);
-        oddTo = VALUES_AT + chunk / 8 * PANEL_BYTES + swizzled(2 * row + 1, chunk % 8);
+                    stop(0), head(0) {
+        int thread = threadIdx.x % STAGING_HALF, row = thread / ROW_CHUNKS, chunk = thread % ROW_CHUNKS;
+        int panel = chunk / 8 * PANEL_BYTES;
+        keyTo[0] = panel + swizzled(row, chunk % 8);
+        keyTo[1] = panel + swizzled(row + ROWS, chunk % 8);
+        evenTo = VALUES_AT + panel + swizzled(2 * row, chunk % 8);
+        oddTo = VALUES_AT + panel + swizzled(2 * row + 1, chunk % 8);
     }
 
-    __device__ __forceinline__ void findNext() {
-        if (stage == stop) {
-            if (head < 0 || !work.next()) {
-                head = -1;
-                return;
+    // Looks up the blocks of the stage `steps` stages further. Behind the context it repeats the last block, whose
+    // tokens have no weight there.
+    __device__ __forceinline__ void find(int steps) {
+        for (; steps > 0; steps--) {
+            if (stage == stop) {
+                if (!work.next()) {
+                    head = -1;
+                    return;
+                }
+                stage = work.context.first;
+                stop = stage + work.context.count;
             }
-            stage = work.context.first;
-            stop = stage + work.context.count;
+            stage++;
         }
         head = work.kvHead;
-        int end = work.tile.position + work.tile.rows;
+        int last = (work.tile.position + work.tile.rows - 1) / BLOCK_TOKENS;
 #pragma unroll
-        for (int i = 0; i < STAGE_BLOCKS; i++) {
-            int block = stage * STAGE_BLOCKS + i;
-            ids[i] = block * BLOCK_TOKENS < end ? tables[work.tile.table + block] : -1;
-        }
-        stage++;
+        for (int b = 0; b < STAGE_BLOCKS; b++)
+            ids[b] = tables[work.tile.table + min((stage - 1) * STAGE_BLOCKS + b, last)];
     }
 
-    __device__ __forceinline__ const half16 *tile(int id) const {
-        return layerBlock(blocks, id, poolBlocks, stagingShift) + head * (2 * KV_TILE);
+    // This thread's part of the first K of block b
+    __device__ __forceinline__ const half16 *keys(int b) const {
+        return layerBlock(blocks, ids[b], poolBlocks, stagingShift) + head * (2 * KV_TILE)
+                + threadIdx.x % STAGING_HALF * 8;
     }
 
-    template <int BUFFER> __device__ __forceinline__ void load(char *to) {
+    __device__ __forceinline__ void loadValues() {
 #pragma unroll
-        for (int j = 0; j < STAGE_TOKENS / TOKENS_AT_ONCE; j++) {
-            const int TOKEN = j * TOKENS_AT_ONCE;
-            int id = ids[TOKEN / BLOCK_TOKENS];
-            uint4 *key = (uint4 *)(to + keyTo + TOKEN * 128);
-            if (id >= 0) copy16(key, tile(id) + TOKEN % BLOCK_TOKENS * HEAD_WIDTH + keyFrom);
-            else *key = make_uint4(0, 0, 0, 0);
-        }
+        for (int b = 0; b < STAGE_BLOCKS; b++) {
+            const half16 *from = keys(b) + KV_TILE + threadIdx.x % STAGING_HALF * 8;
 #pragma unroll
-        for (int k = 0; k < VALUES; k++) {
-            int id = ids[k * BLOCKS_AT_ONCE];
-            if (BLOCKS_AT_ONCE == 2 && row >= BLOCK_TOKENS / 2) id = ids[k * BLOCKS_AT_ONCE + BLOCKS_AT_ONCE - 1];
-            const uint4 *from = (const uint4 *)(tile(id) + valueFrom);
-            values[BUFFER][k][0] = id >= 0 ? from[0] : make_uint4(0, 0, 0, 0);
-            values[BUFFER][k][1] = id >= 0 ? from[1] : make_uint4(0, 0, 0, 0);
+            for (int i = 0; i < VALUES; i++) {
+                values[b][i][0] = *(const uint4 *)(from + i * ROWS * HEAD_WIDTH * 2);
+                values[b][i][1] = *(const uint4 *)(from + i * ROWS * HEAD_WIDTH * 2 + 8);
+            }
         }
     }
 
-    template <int BUFFER> __device__ __forceinline__ void storeValues(char *to) const {
+    __device__ __forceinline__ void copyKeys(char *to) const {
 #pragma unroll
-        for (int k = 0; k < VALUES; k++) {
-            uint4 a = values[BUFFER][k][0], b = values[BUFFER][k][1];
-            *(uint4 *)(to + evenTo + k * TOKENS_AT_ONCE * 256) = make_uint4(
-                __byte_perm(a.x, a.y, 0x5410), __byte_perm(a.z, a.w, 0x5410), __byte_perm(b.x, b.y, 0x5410),
-                        __byte_perm(b.z, b.w, 0x5410));
-            *(uint4 *)(to + oddTo + k * TOKENS_AT_ONCE * 256) = make_uint4(
-                __byte_perm(a.x, a.y, 0x7632), __byte_perm(a.z, a.w, 0x7632), __byte_perm(b.x, b.y, 0x7632),
-                        __byte_perm(b.z, b.w, 0x7632));
-        }
-    }
-
-    // Completes stage `number`, whose loads have begun, and begins the loads of stage number + 2.
-    template <int BUFFER> __device__ __forceinline__ void complete(char *ring, u64 *full, u64 *empty, int number) {
-        storeValues<BUFFER>(ring + number % STAGES * STAGE_BYTES);
-        copyWait<1>();
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // wgmma reads through another proxy
-        barrierArrive(&full[number % STAGES]);
-        int next = number + 2;
-        if (head >= 0) {
-            if (next >= STAGES) barrierWait(&empty[next % STAGES], (next / STAGES - 1) & 1);
-            load<BUFFER>(ring + next % STAGES * STAGE_BYTES);
-            loads++;
-            findNext();
+        for (int b = 0; b < STAGE_BLOCKS; b++) {
+            const half16 *from = keys(b);
+#pragma unroll
+            for (int i = 0; i < KEYS; i++)
+                copy16(to + keyTo[i % 2] + (b * BLOCK_TOKENS + i / 2 * 2 * ROWS) * 128, from + i * ROWS * HEAD_WIDTH);
         }
         copyCommit();
+    }
+
+    __device__ __forceinline__ void storeValues(char *to) const {
+#pragma unroll
+        for (int b = 0; b < STAGE_BLOCKS; b++) {
+#pragma unroll
+            for (int i = 0; i < VALUES; i++) {
+                uint4 v = values[b][i][0], w = values[b][i][1];
+                int at = (b * BLOCK_TOKENS + 2 * i * ROWS) * 128;
+                *(uint4 *)(to + evenTo + at) = make_uint4(
+                    __byte_perm(v.x, v.y, 0x5410), __byte_perm(v.z, v.w, 0x5410), __byte_perm(w.x, w.y, 0x5410),
+                            __byte_perm(w.z, w.w, 0x5410));
+                *(uint4 *)(to + oddTo + at) = make_uint4(
+                    __byte_perm(v.x, v.y, 0x7632), __byte_perm(v.z, v.w, 0x7632), __byte_perm(w.x, w.y, 0x7632),
+                            __byte_perm(w.z, w.w, 0x7632));
+            }
+        }
     }
 
     __device__ __forceinline__ void run(char *ring, u64 *full, u64 *empty) {
-        findNext();
-        if (head >= 0) {
-            load<0>(ring);
-            loads++;
-            findNext();
-        }
-        copyCommit();
-        if (head >= 0) {
-            load<1>(ring + STAGE_BYTES);
-            loads++;
-            findNext();
-        }
-        copyCommit();
-        for (int number = 0; number < loads; number += 2) {
-            complete<0>(ring, full, empty, number);
-            if (number + 1 < loads) complete<1>(ring, full, empty, number + 1);
+        // a shuffle tells the compiler that the whole warp has the same number
+        int number = __shfl_sync(~0u, (threadIdx.x - PREFILL_THREADS) / STAGING_HALF, 0);
+        find(number + 1);
+        for (; head >= 0; number += 2) {
+            char *to = ring + number % STAGES * STAGE_BYTES;
+            loadValues();
+            if (number >= STAGES) barrierWait(&empty[number % STAGES], (number / STAGES - 1) & 1);
+            copyKeys(to);
+            find(2);
+            storeValues(to);
+            copyWait<0>();
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // wgmma reads through another proxy
+            barrierArrive(&full[number % STAGES]);
         }
     }
 };
@@ -180,18 +173,20 @@ __device__ __forceinline__ uint4 gather(word *w) {
 }
 
 __device__ __forceinline__ void scores(float (*s)[4], const word (*query)[4], word stage) {
+    u64 first = matrixDescriptor(stage, 16);
 #pragma unroll
     for (int k = 0; k < HEAD_WIDTH / 16; k++) {
-        u64 keys = matrixDescriptor(stage + k / 4 * PANEL_BYTES + k % 4 * 32, 16);
+        u64 keys = first + (k / 4 * PANEL_BYTES + k % 4 * 32 >> 4); // a descriptor counts 16 bytes
         if (k == 0) multiply64<0, 0>(s, query[k], keys);
         else multiply64<1, 0>(s, query[k], keys);
     }
 }
 
 __device__ __forceinline__ void addValues(float (*sums)[4], const word (*weights)[4], word stage) {
+    u64 first = matrixDescriptor(stage + VALUES_AT, PANEL_BYTES);
 #pragma unroll
     for (int k = 0; k < STAGE_TOKENS / 16; k++) {
-        u64 values = matrixDescriptor(stage + VALUES_AT + k * 16 * 128, PANEL_BYTES);
+        u64 values = first + (k * 16 * 128 >> 4);
 #if HEAD_WIDTH == 128
         multiply128(sums, weights[k], values);
 #else
@@ -218,6 +213,7 @@ __device__ __forceinline__ void finishValues(float (*sums)[4], int reading, u64 
 }
 
 __device__ __forceinline__ void rescale(float (*sums)[4], const float *factor) {
+    if (!__any_sync(~0u, factor[0] != 1 || factor[1] != 1)) return;
 #pragma unroll
     for (int n = 0; n < HEAD_WIDTH / 8; n++) {
         sums[n][0] *= factor[0]; sums[n][1] *= factor[0];
@@ -247,7 +243,7 @@ __device__ __forceinline__ void computeUnit(const Work &work, const half16 *quer
     for (int n = 0; n < HEAD_WIDTH / 8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) sums[n][i] = 0;
-    float maximum[2] = {-INFINITE, -INFINITE}, total[2] = {0, 0}, factor[2];
+    float reference[2] = {-INFINITE, -INFINITE}, total[2] = {0, 0}, factor[2];
     word weights[STAGE_TOKENS / 16][4];
     int at = mine.first * STAGE_TOKENS;
     barrierWait(&full[number % STAGES], number / STAGES & 1);
@@ -256,26 +252,27 @@ __device__ __forceinline__ void computeUnit(const Work &work, const half16 *quer
     wgmmaCommit();
     wgmmaWait<0>();
     fenceAccumulators<STAGE_TOKENS / 8>(s);
-    onlineSoftmax(s, hides(tile, at, work.window), at, rows.position, work.window, scale, maximum, total, factor);
+    onlineSoftmax(s, hides(tile, at, work.window), at, rows.position, work.window, scale, reference, total, factor);
     int reading = -1; // stage buffer whose V a wgmma is reading
     for (int i = 1; i < mine.count; i++) {
         at += STAGE_TOKENS;
         int before = number++ % STAGES;
         barrierWait(&full[number % STAGES], number / STAGES & 1);
         finishValues(sums, reading, empty);
-        rescale(sums, factor);
         packWeights(weights, s);
         reading = before;
         fenceAccumulators<STAGE_TOKENS / 8>(s);
-        fenceAccumulators<HEAD_WIDTH / 8>(sums);
         wgmmaFence();
         scores(s, query, base + number % STAGES * STAGE_BYTES);
         wgmmaCommit();
+        rescale(sums, factor);
+        fenceAccumulators<HEAD_WIDTH / 8>(sums);
+        wgmmaFence();
         addValues(sums, weights, base + before * STAGE_BYTES);
         wgmmaCommit();
         wgmmaWait<1>();
         fenceAccumulators<STAGE_TOKENS / 8>(s);
-        onlineSoftmax(s, hides(tile, at, work.window), at, rows.position, work.window, scale, maximum, total, factor);
+        onlineSoftmax(s, hides(tile, at, work.window), at, rows.position, work.window, scale, reference, total, factor);
     }
     finishValues(sums, reading, empty);
     rescale(sums, factor);
@@ -288,7 +285,7 @@ __device__ __forceinline__ void computeUnit(const Work &work, const half16 *quer
     finishValues(sums, reading, empty);
     __shared__ bool last;
     if (mine.parts > 1
-            && !mergePartials(mine, work.kvHead, splits, parts, finished, sums, maximum, total, scale, &last))
+            && !mergePartials(mine, work.kvHead, splits, parts, finished, sums, reference, total, scale, &last))
         return;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -329,7 +326,7 @@ extern "C" __global__ void __maxnreg__(160) prefill_attention(const half16 *quer
     if (header) splits = header[PROMPT_SPLITS];
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
-            barrierInit(&full[i], STAGING_THREADS);
+            barrierInit(&full[i], STAGING_HALF);
             barrierInit(&empty[i], PREFILL_THREADS / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -337,11 +334,11 @@ extern "C" __global__ void __maxnreg__(160) prefill_attention(const half16 *quer
     __syncthreads();
     Work work(tiles, tileCount, splits, working, window);
     if (threadIdx.x >= PREFILL_THREADS) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 96;");
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 112;");
         Stager(blocks, tables, work, poolBlocks, stagingShift).run(ring, full, empty);
         return;
     }
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 192;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 184;");
     word base = address(ring);
     int number = 0;
     while (work.next()) computeUnit(work, queries, scale, out, splits, parts, finished, base, full, empty, number);
