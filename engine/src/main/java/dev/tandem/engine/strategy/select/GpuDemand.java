@@ -10,8 +10,16 @@ import dev.tandem.engine.strategy.QueueTrend;
  *
  * <p>Only the queue says which of the two it is. What the GPU alone could do is not known below saturation: with a
  * short queue it finds fewer requests that fit together, and does up to 15 % less than with a long one. The host is
- * needed from the moment at which more than {@link #MAX_WAITING} requests wait, or at which requests have waited
- * without a break while {@link #MAX_ENDED} others ended. It is needed until no request waits and none is on the host.
+ * needed from the moment at which one of these holds:
+ *
+ * <ul>
+ *   <li>More than {@link #MAX_WAITING} requests wait.
+ *   <li>More than {@link #MAX_WAITING_LONG} wait, and the first of them has waited for more than
+ *       {@link #MAX_WAIT_NANOS}.
+ *   <li>Requests have waited without a break while more than {@link #MAX_ENDED} others ended.
+ * </ul>
+ *
+ * <p>It is needed until no request waits and none is on the host.
  *
  * <p>Owned by: engine thread.
  */
@@ -21,6 +29,19 @@ final class GpuDemand {
      * of the time.
      */
     static final int MAX_WAITING = 64;
+    /**
+     * Max requests that wait without the host once the first has waited for more than {@link #MAX_WAIT_NANOS}. The
+     * queue at 0.9 of saturation had at most 30 on {@code h200-8sm-2req} and {@code h200-2req}, where few requests are
+     * a long wait. At any wait 32 are too few: on {@code h200-26k} azure-code at 0.9 of saturation then used the host,
+     * and its tokens took 1.63 times as long (simulated, ADR 91).
+     */
+    static final int MAX_WAITING_LONG = 32;
+    /**
+     * Max wait of the first request, in nanoseconds, without the host while more than {@link #MAX_WAITING_LONG} wait.
+     * At 0.9 of saturation azure-code on {@code h200-26k} waits for 4.1 s. From a cold start 1000/400 there needs the
+     * host within 52 s, so at 5 s or less (simulated, three seeds each, ADR 91).
+     */
+    static final long MAX_WAIT_NANOS = 4_500_000_000L;
     /**
      * Max requests that end while others wait without a break, without the host. Where few clients wait for their
      * answers before they ask again, the queue is never long. At 0.9 of saturation a single server was never busy for
@@ -58,10 +79,16 @@ final class GpuDemand {
         boolean noneWaits = state.waiting().isEmpty();
         endedBefore = noneWaits ? state.ended() : endedBefore;
         needsHost = state.waiting().size() > MAX_WAITING
+                || waitIsLong(state)
                 || state.ended() - endedBefore > MAX_ENDED
                 || needsHost
                         && !(noneWaits
                                 && state.host().isEmpty()
                                 && state.inFlight().isEmpty());
+    }
+
+    private static boolean waitIsLong(SchedulerState state) {
+        return state.waiting().size() > MAX_WAITING_LONG
+                && state.waiting().first().timings().queued(state.now()) > MAX_WAIT_NANOS;
     }
 }

@@ -212,8 +212,12 @@ public final class StrategySelector implements Policy {
     private Drafted withoutNeed(Baseline base, SchedulerState state, Decision why) {
         StepDraft draft = base.policy().draft(state, new Decision());
         why.because(
-                "guard: %d requests wait, and the host is used from %d on or when a queue does not end, so gpu-only",
-                state.waiting().size(), GpuDemand.MAX_WAITING + 1);
+                "guard: %d requests wait, and the host is used from %d on, from %d after %.1f s,"
+                        + " or when a queue does not end, so gpu-only",
+                state.waiting().size(),
+                GpuDemand.MAX_WAITING + 1,
+                GpuDemand.MAX_WAITING_LONG + 1,
+                GpuDemand.MAX_WAIT_NANOS / 1e9);
         return gpuOnlyStep(draft, false, false, Optional.empty());
     }
 

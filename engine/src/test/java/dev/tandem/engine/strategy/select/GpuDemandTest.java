@@ -50,6 +50,37 @@ class GpuDemandTest {
     }
 
     @Test
+    void aShorterQueueNeedsTheHostOnceItsFirstRequestHasWaitedLong() {
+        arrive(GpuDemand.MAX_WAITING_LONG + 1);
+        scene.committer.now(GpuDemand.MAX_WAIT_NANOS);
+        demand.completed(scene.state);
+        assertThat(demand.needsHost()).as("33 requests wait, for 4.5 s").isFalse();
+        scene.committer.now(GpuDemand.MAX_WAIT_NANOS + 1);
+        demand.completed(scene.state);
+        assertThat(demand.needsHost()).as("33 requests wait for longer").isTrue();
+    }
+
+    @Test
+    void fewRequestsThatWaitLongDoNotNeedTheHost() {
+        scene.committer.now(100 * GpuDemand.MAX_WAIT_NANOS);
+        arrive(GpuDemand.MAX_WAITING_LONG);
+        assertThat(demand.needsHost()).as("32 requests wait").isFalse();
+        arrive(1);
+        assertThat(demand.needsHost()).as("33 requests wait").isTrue();
+    }
+
+    @Test
+    void timeOnTheGpuIsNotWaiting() {
+        arrive(GpuDemand.MAX_WAITING_LONG + 1);
+        waiting.element().timings().scheduledAt(GpuDemand.MAX_WAIT_NANOS);
+        scene.committer.now(100 * GpuDemand.MAX_WAIT_NANOS);
+        demand.completed(scene.state);
+        assertThat(demand.needsHost())
+                .as("the first has run since 4.5 s after its arrival and waits to be computed again")
+                .isFalse();
+    }
+
+    @Test
     void theHostIsNeededUntilAllRequestsFitTheGpu() {
         arrive(GpuDemand.MAX_WAITING + 1);
         Sequence host = scene.host(PROMPT);
