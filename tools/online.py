@@ -6,7 +6,8 @@
 
 MODEL is a directory that tools/make_dummy_model.py wrote. A cell is RATE:WARM_UP:DURATION:COOL_DOWN, in requests per
 second and seconds. neo and apex run as printed and without the guard, with --fidelity printed --no-guard. gpu-only must
-be the first strategy: a line's ratio_to_gpu_only is its output tokens in the window by gpu-only's of the same cell.
+be the first strategy: a line's ratio_to_gpu_only is its output tokens in the window by gpu-only's of the same cell and
+seed.
 share_of_ideal is by --ideal, the ideal output tokens per second that `tandem bench throughput` printed for this GPU.
 --gpu-kv-bytes and --commit, of the build, go into the lines as they are.
 host_tokens are the tokens whose attention the host computed from a cell's start to its end.
@@ -14,6 +15,7 @@ The exit status is 1 if a server did not start. Needs the standard library only.
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -38,7 +40,7 @@ parser.add_argument("--gpu-kv-bytes", type=int, required=True)
 parser.add_argument("--cells", required=True)
 parser.add_argument("--strategies", required=True)
 parser.add_argument("--commit", required=True)
-parser.add_argument("--seed", default="7")
+parser.add_argument("--seeds", default="7", help="of arrivals and prompts; each cell runs with each (%(default)s)")
 parser.add_argument("--max-drain", default="15")
 parser.add_argument("--port", default="8123")
 parser.add_argument("--out", required=True)
@@ -82,13 +84,13 @@ for strategy in strategies:
     try:
         if not ready(server):
             sys.exit(f"the server with --strategy {strategy} did not start; see {arguments.out}.{strategy}.log")
-        for cell in arguments.cells.split(","):
+        for cell, seed in itertools.product(arguments.cells.split(","), arguments.seeds.split(",")):
             rate, warm_up, duration, cool_down = cell.split(":")
             before = host_tokens()
             with tempfile.NamedTemporaryFile() as result:
                 bench = ["bench", "serve", "--base-url", url, "--workload", arguments.workload, "--request-rate", rate,
                          "--warm-up", warm_up, "--duration", duration, "--cool-down", cool_down, "--max-drain",
-                         arguments.max_drain, "--goodput", "tpot:250", "--seed", arguments.seed]
+                         arguments.max_drain, "--goodput", "tpot:250", "--seed", seed]
                 ran = subprocess.run([arguments.tandem, *bench, "--result-file", result.name],
                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                 written = open(result.name).read().splitlines()
@@ -102,13 +104,13 @@ for strategy in strategies:
                     "server_machine": gpu.stdout.strip(), "server_flags": " ".join(["serve MODEL", *shown]),
                     "preset": arguments.preset, "strategy": strategy,
                     "model": os.path.basename(arguments.model.rstrip("/")), "gpu_kv_bytes": arguments.gpu_kv_bytes,
-                    "ratio_to_gpu_only": round(tokens / alone.setdefault(rate, tokens), 3),
+                    "ratio_to_gpu_only": round(tokens / alone.setdefault((rate, seed), tokens), 3),
                     "share_of_ideal": round(tokens / arguments.ideal, 3),
                     "host_tokens": int(host_tokens() - before)}
             line.update((k, v) for k, v in measured.items() if k not in line and k not in ("base_url", "model_id"))
             with open(arguments.out, "a") as out:
                 out.write(json.dumps(line, separators=(",", ":")) + "\n")
-            print(strategy, rate, {k: line.get(k) for k in (
+            print(strategy, rate, seed, {k: line.get(k) for k in (
                 "completed", "unfinished", "failed", "output_throughput", "mean_ttft_ms", "mean_tpot_ms", "p99_itl_ms",
                 "p99_e2el_ms", "host_tokens")}, flush=True)
             # a cell that left requests unfinished must not load the next one
