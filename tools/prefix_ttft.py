@@ -10,7 +10,8 @@ many other prompts come in between that the GPU's pool holds the prefix no more;
 says in usage how much of a prompt hit and in its metrics how much was copied, and other hits than meant are an error.
 The clock starts when the request is sent on an open connection. Requests of another prompt come first, because the
 server's Java code is interpreted until it is compiled (--warm-up 0 measures that too).
-Prints one line of JSON per length with medians in milliseconds. Needs the standard library only.
+Prints one line of JSON per length with medians in milliseconds: the time to the first token, the part of it from the
+engine's queue to the sampled token, and of that the steps that computed the prompt. Needs the standard library only.
 """
 
 import argparse
@@ -55,17 +56,39 @@ class Server:
         connection.close()
         return (first - start) * 1e3, cached
 
-    def copied(self):
-        """Prompt tokens whose KV has been copied from the host so far."""
+    def get(self, path):
         connection = http.client.HTTPConnection(self.address)
-        connection.request("GET", "/metrics")
-        lines = connection.getresponse().read().decode().splitlines()
+        connection.request("GET", path)
+        answer = connection.getresponse().read().decode()
         connection.close()
-        return sum(
-            float(line.split()[-1])
-            for line in lines
-            if line.startswith("tandem:prefix_cache_hits_total") and 'source="copied"' in line
-        )
+        return answer
+
+    def metrics(self):
+        """Prompt tokens whose KV has been copied from the host, and the engine's seconds to first tokens, so far."""
+        copied = seconds = 0.0
+        for line in self.get("/metrics").splitlines():
+            if line.startswith("tandem:prefix_cache_hits_total") and 'source="copied"' in line:
+                copied += float(line.split()[-1])
+            if line.startswith("vllm:time_to_first_token_seconds_sum"):
+                seconds += float(line.split()[-1])
+        return copied, seconds
+
+    def prompt_steps(self):
+        """Milliseconds of the steps that computed the last prompt; decodes follow it and the one before."""
+        steps = json.loads(self.get("/tandem/engine"))["steps"]
+        while not steps[-1]["prefill"]:
+            steps.pop()
+        millis = 0
+        while steps and steps[-1]["prefill"]:
+            millis += steps.pop()["ms"]
+        return millis
+
+    def measure(self, prompt):
+        """Milliseconds to the first token, in the engine and in steps; prompt tokens that hit, and copied ones."""
+        copied, seconds = self.metrics()
+        ttft, cached = self.ask(prompt)
+        copied_after, seconds_after = self.metrics()
+        return (ttft, (seconds_after - seconds) * 1e3, self.prompt_steps()), cached, copied_after - copied
 
 
 def check(cached, low, high, what):
@@ -81,26 +104,28 @@ def measure(server, length, options):
         server.ask(warm, max_tokens=1)
     for turn in range(options.turns + 1):
         prefix = server.tokens(prefix_length)
-        cold, cached = server.ask(prefix + server.tokens(length - prefix_length))
+        cold, cached, _ = server.measure(prefix + server.tokens(length - prefix_length))
         check(cached, 0, 0, "a new prompt")
-        gpu, cached = server.ask(prefix + server.tokens(length - prefix_length))
+        gpu, cached, _ = server.measure(prefix + server.tokens(length - prefix_length))
         check(cached, prefix_length - 16, prefix_length, "a prefix in GPU blocks")
         for _ in range(options.pool // length + 2):
             server.ask(server.tokens(length))
-        before = server.copied()
-        host, cached = server.ask(prefix + server.tokens(length - prefix_length))
+        host, cached, copied = server.measure(prefix + server.tokens(length - prefix_length))
         # The first turn loads kernels and records graphs. And the server copies prefixes to the host only once a
         # request has come back for one that was dropped.
         if turn > 0:
             check(cached, prefix_length - 64, prefix_length, "a prefix in host blocks")
-            check(server.copied() - before, prefix_length - 64, prefix_length, "a prefix in host blocks, copied")
+            check(copied, prefix_length - 64, prefix_length, "a prefix in host blocks, copied")
             for name, value in (("cold", cold), ("gpu", gpu), ("host", host)):
                 times[name].append(value)
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    return {"prompt_tokens": length, "prefix_tokens": prefix_length, "turns": options.turns,
-            "warm_up": options.warm_up} \
-        | {f"{name}_ttft_ms": round(value, 2) for name, value in medians.items()} \
-        | {f"{name}_per_cold": round(medians[name] / medians["cold"], 3) for name in ("gpu", "host")}
+    result = {"prompt_tokens": length, "prefix_tokens": prefix_length, "turns": options.turns,
+              "warm_up": options.warm_up}
+    medians = {}
+    for name, measured in times.items():
+        medians[name], engine, steps = (statistics.median(part) for part in zip(*measured))
+        result |= {f"{name}_ttft_ms": round(medians[name], 2), f"{name}_engine_ms": round(engine, 2),
+                   f"{name}_steps_ms": round(steps, 2)}
+    return result | {f"{name}_per_cold": round(medians[name] / medians["cold"], 3) for name in ("gpu", "host")}
 
 
 def main():

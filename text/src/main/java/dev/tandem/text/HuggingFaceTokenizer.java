@@ -1,5 +1,6 @@
 package dev.tandem.text;
 
+import ai.djl.huggingface.tokenizers.jni.TokenizersLibrary;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -57,7 +58,7 @@ public final class HuggingFaceTokenizer implements Tokenizer {
     public int[] encode(String text, boolean addSpecial) {
         limits.check(text);
         try {
-            long[] ids = delegate.encode(text, addSpecial, false).getIds();
+            long[] ids = ids(text, addSpecial);
             int[] tokens = new int[ids.length];
             for (int i = 0; i < ids.length; i++) {
                 tokens[i] = Math.toIntExact(ids[i]);
@@ -65,6 +66,16 @@ public final class HuggingFaceTokenizer implements Tokenizer {
             return tokens;
         } catch (RuntimeException e) { // the library has no exception type of its own
             throw new TokenizerException("the tokenizer cannot encode the text: " + e.getMessage(), e);
+        }
+    }
+
+    /** The ids alone: the delegate's own method also makes a string and two more objects of each token. */
+    private long[] ids(String text, boolean addSpecial) {
+        long encoding = TokenizersLibrary.LIB.encode(delegate.getHandle(), text, addSpecial);
+        try {
+            return TokenizersLibrary.LIB.getTokenIds(encoding);
+        } finally {
+            TokenizersLibrary.LIB.deleteEncoding(encoding);
         }
     }
 

@@ -23,6 +23,7 @@ import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.GpuOnly;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.Set;
@@ -33,6 +34,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Which requests the engine accepts, and in which order it runs them. */
 class AdmissionTest {
@@ -83,6 +85,27 @@ class AdmissionTest {
             assertThatCode(() -> engine.submit(request(60, OptionalInt.of(4), 0)))
                     .doesNotThrowAnyException();
         }
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {-1, 100})
+    void tokensOutsideTheVocabularyAreRefused(int token) {
+        SamplingParams.Builder stops = SamplingParams.builder().stopTokenIds(Set.of(token));
+        SamplingParams.Builder biases = SamplingParams.builder().logitBias(Map.of(token, 1f));
+        try (Engine engine = engine(SchedulingPolicy.FCFS)) {
+            assertRefused(engine, "prompt", token, SamplingParams.builder(), 0, 99, token);
+            assertRefused(engine, "stop_token_ids", token, stops, 0, 99);
+            assertRefused(engine, "logit_bias", token, biases, 0, 99);
+        }
+    }
+
+    private static void assertRefused(
+            Engine engine, String field, int token, SamplingParams.Builder sampling, int... prompt) {
+        Request request = new Request("r", prompt, sampling.build(), 0, TextDecoder.none(), event -> {});
+        assertThatThrownBy(() -> engine.submit(request))
+                .isInstanceOfSatisfying(
+                        RequestException.class, e -> assertThat(e.parameter()).isEqualTo(field))
+                .hasMessage(field + " has token id " + token + ", which is not in the vocabulary of 100");
     }
 
     @ParameterizedTest

@@ -464,16 +464,19 @@ final class Interpreter {
         }
         Object right = evaluate(binary.right());
         return binary.operator().equals("~")
-                ? new TextBuilder(budget)
-                        .append(Values.text(budget, left))
-                        .append(Values.text(budget, right))
-                        .toString()
+                ? joined(Values.text(budget, left), Values.text(budget, right))
                 : arithmetic(binary.operator(), left, right);
+    }
+
+    /** Without a builder, which copies a long text twice more. */
+    private String joined(String a, String b) {
+        budget.text((long) a.length() + b.length());
+        return a.concat(b);
     }
 
     private Object arithmetic(String operator, Object left, Object right) {
         if (operator.equals("+") && left instanceof String a && right instanceof String b) {
-            return new TextBuilder(budget).append(a).append(b).toString();
+            return joined(a, b);
         }
         if (operator.equals("+") && left instanceof List<?> a && right instanceof List<?> b) {
             List<Object> joined = emptyLike(a);
