@@ -111,8 +111,8 @@ for strategy in strategies:
             with open(arguments.out, "a") as out:
                 out.write(json.dumps(line, separators=(",", ":")) + "\n")
             print(strategy, rate, seed, {k: line.get(k) for k in (
-                "completed", "unfinished", "failed", "output_throughput", "mean_ttft_ms", "mean_tpot_ms", "p99_itl_ms",
-                "p99_e2el_ms", "host_tokens")}, flush=True)
+                "valid", "completed", "unfinished", "failed", "output_throughput", "mean_ttft_ms",
+                "mean_tpot_ms", "p99_itl_ms", "p99_e2el_ms", "host_tokens")}, flush=True)
             # a cell that left requests unfinished must not load the next one
             end = time.monotonic() + 30
             while time.monotonic() < end and metric("vllm:num_requests_running|vllm:num_requests_waiting") > 0:
