@@ -11,7 +11,7 @@ import java.util.function.DoublePredicate;
  * @param hostTokensRatio of one number of host tokens to the one before
  * @param hostTokensSteps how many numbers of host tokens
  * @param promptRatio of one prompt chunk to the one before
- * @param bounds whether the largest number of host tokens that a step may have is tried too
+ * @param bounds whether the largest number of host tokens that a step may have is tried too, and prompts that end tiles
  */
 record Grid(double firstHostTokens, double hostTokensRatio, int hostTokensSteps, double promptRatio, boolean bounds) {
     /** Without the bounds, a grid of this ratio loses up to a tenth of the gain where memory or waiting binds. */
@@ -19,6 +19,7 @@ record Grid(double firstHostTokens, double hostTokensRatio, int hostTokensSteps,
 
     private static final int FIRST_PROMPT_TOKENS = 16;
     private static final int BISECTIONS = 30;
+    private static final int TILE = 64;
 
     /** The numbers of host tokens that are allowed; fewer are allowed where more are. */
     List<Double> hostTokens(DoublePredicate allowed) {
@@ -44,11 +45,18 @@ record Grid(double firstHostTokens, double hostTokensRatio, int hostTokensSteps,
         return numbers;
     }
 
-    /** Prompt chunks of less than {@code limit} tokens, and none. */
-    List<Double> prompts(int limit) {
+    /**
+     * Prompt chunks of less than {@code limit} tokens, and none. GEMMs compute whole tiles, so chunks of a tile or more
+     * end one together with the step's decodes.
+     */
+    List<Double> prompts(int limit, double decodes) {
         List<Double> prompts = new ArrayList<>(List.of(0.0));
         for (double tokens = FIRST_PROMPT_TOKENS; tokens < limit; tokens *= promptRatio) {
             prompts.add((double) Math.round(tokens));
+            double whole = Math.round(tokens / TILE) * TILE - decodes;
+            if (bounds && whole > TILE && whole < limit) {
+                prompts.add(whole);
+            }
         }
         return prompts;
     }

@@ -103,7 +103,7 @@ final class StepShapes {
 
     private List<Double> prompts() {
         int limit = of.bounds().maxBatchTokens();
-        List<Double> prompts = new ArrayList<>(grid.prompts(limit));
+        List<Double> prompts = new ArrayList<>(grid.prompts(limit, gpuTokens));
         prompts.add(Math.max(1.0, limit - DECODE_TOKENS));
         return prompts;
     }

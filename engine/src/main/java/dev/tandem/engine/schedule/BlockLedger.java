@@ -67,6 +67,8 @@ final class BlockLedger {
     private final Map<Sequence, PrefixUse> uses = new LinkedHashMap<>();
 
     private long shared;
+    /** GPU blocks that sequences leave free when they start or move there. */
+    private int leftForStaging;
 
     BlockLedger(SchedulerState state) {
         this.state = state;
@@ -87,6 +89,14 @@ final class BlockLedger {
 
     int freeGpu() {
         return freeGpu;
+    }
+
+    void leaveForStaging(int gpuBlocks) {
+        leftForStaging = gpuBlocks;
+    }
+
+    int leftForStaging() {
+        return leftForStaging;
     }
 
     /** GPU blocks that the step may borrow: they stay free, and no move of the step reads them. */
@@ -179,7 +189,7 @@ final class BlockLedger {
             }
             blocks += kind.groups() * kv.blocksFor(tier, forecasts[i].maxWith(candidate, tokens, steps));
         }
-        return blocks <= (tier == KvTier.HOST ? freeHost : freeGpu);
+        return blocks <= (tier == KvTier.HOST ? freeHost : freeGpu - leftForStaging);
     }
 
     /** Index after the first blocks of a use, in each group of a kind, that other sequences refer to. */

@@ -166,8 +166,18 @@ public final class StepDraft {
      * @param reserve further blocks that are to stay free
      */
     public boolean gpuHasRoomFor(Sequence sequence, int reserve) {
-        return blocks.missingIn(KvTier.GPU, sequence) + reserve <= freeGpu()
+        return blocks.missingIn(KvTier.GPU, sequence) + reserve + blocks.leftForStaging() <= freeGpu()
                 && blocks.leaves(sequence, stagingBlocks());
+    }
+
+    /**
+     * Has sequences that start on the GPU, or move there, leave the blocks that later steps borrow to offload prompts.
+     *
+     * @param tokens of the prompts of a step
+     */
+    public void leaveForStaging(int tokens) {
+        PrefillStaging staging = state.kv().staging();
+        blocks.leaveForStaging(staging.blocks(staging.max(Math.min(tokens, staging.maxTokens()))));
     }
 
     /** Blocks that sequences take when each of them begins one more, in all groups of layers. */

@@ -22,6 +22,8 @@ public enum Deviation {
     ROTATION("rotation", "false", "false", "true"),
     /** Chunked prompts leave one token in eight of a step to host tokens. */
     RESERVED_HOST_TOKENS("reserved-host-tokens", "false", "false", "true"),
+    /** Steps of prompts end with whole tiles of GEMMs, and few host tokens begin none (ADR 97). */
+    WHOLE_TILES("whole-tiles", "false", "false", "true"),
     /** Host tokens decode in order of their last token, or, in async overlap, overdue ones first. */
     LONGEST_WAITING_FIRST("longest-waiting-first", "false", "false", "true"),
     /** NEO's step 4 gives each token to the sub-batch with more slack, and skips what is no shorter than a misfit. */

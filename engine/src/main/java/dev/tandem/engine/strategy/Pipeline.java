@@ -55,6 +55,13 @@ public record Pipeline(
      * changes nothing, and 1024 costs what 1.0 costs there.
      */
     private static final int MIN_STEP_ROWS = 512;
+    /** Rows of a GEMM's tile. */
+    private static final int TILE = 64;
+    /**
+     * Min saving of time per row for which a step of prompts gets more rows, which delay every token. Not tuned: the
+     * stairs of eight multiprocessors save 6 to 12 %, and other profiles less than 1 %.
+     */
+    private static final double MIN_SAVING = 0.02;
     /** Min tokens of sub-batch 0 after step 5 of NEO's artifact, and of the gpu-only schedule of its step 6. */
     private static final int ARTIFACT_MIN_ROWS = 128;
 
@@ -148,6 +155,10 @@ public record Pipeline(
         boolean chunked = deviations.has(Deviation.CHUNKED_PREFILL);
         GpuTier.Kept kept =
                 GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(draft, s, this::secondsPerToken));
+        int maxBatchTokens = chunked ? maxRows() : budget.maxBatchTokens();
+        if (deviations.has(Deviation.ROOM_TO_GROW) && !state.host().isEmpty()) {
+            draft.leaveForStaging(maxBatchTokens);
+        }
         if (!kept.evicted()) {
             rules.rotate(draft, this::secondsPerToken);
             GpuTier.swapIn(draft);
@@ -159,13 +170,12 @@ public record Pipeline(
                 true,
                 sequence -> hostPrompts.start() && rules.mayLiveOnHost(draft, sequence, this::secondsPerToken),
                 hostPrompts.piggybacked() ? piggybackedTokens : 0);
-        int maxBatchTokens = chunked ? maxRows() : budget.maxBatchTokens();
+        int most = budget.maxBatchTokens();
         if (hostPrompts == HostPrompts.QUEUE_ENDS) {
-            maxBatchTokens = Math.min(maxBatchTokens, MIN_STEP_ROWS); // no host tokens hide behind longer steps
+            most = Math.min(most, MIN_STEP_ROWS); // no host tokens hide behind longer steps
+            maxBatchTokens = Math.min(maxBatchTokens, most);
         }
-        boolean reserves = chunked && deviations.has(Deviation.RESERVED_HOST_TOKENS);
-        int forPrompts =
-                reserves ? maxBatchTokens - Math.min(hostTokens, maxBatchTokens / ROWS_PER_HOST_TOKEN) : maxBatchTokens;
+        int forPrompts = chunked ? rowsForPrompts(state, hostTokens, maxBatchTokens, most) : maxBatchTokens;
         int maxRows = Math.min(forPrompts, prefills.maxRows(draft, kept.unfinished()));
         prefills.resume(draft, kept.unfinished(), maxRows);
         if (!hostPrompts.start()
@@ -186,13 +196,67 @@ public record Pipeline(
      */
     private int maxRows() {
         int rows = budget.maxBatchTokens();
-        double max = MAX_PROMPT_TIME * rules.defaultTargets().perTokenNanos() / 1e9;
-        while (max > 0
-                && rows > MIN_STEP_ROWS
-                && predictor.cost().layers() * predictor.cost().linear(rows) > max) {
+        while (rows > MIN_STEP_ROWS && !keepsTarget(rows)) {
             rows /= 2;
         }
         return rows;
+    }
+
+    /**
+     * The rows of a step that chunked prompts and GPU decodes may fill. While all host tokens hide in sub-batch 1, that
+     * is whole tiles. Else the CPU is the bottleneck, and prompts leave rows to host tokens.
+     *
+     * @param maxRows of the step, without whole tiles
+     * @param most rows that it may have with them
+     */
+    private int rowsForPrompts(SchedulerState state, int hostTokens, int maxRows, int most) {
+        int forHostTokens = deviations.has(Deviation.RESERVED_HOST_TOKENS)
+                ? Math.min(hostTokens, maxRows / ROWS_PER_HOST_TOKEN)
+                : 0;
+        if (deviations.has(Deviation.WHOLE_TILES)) {
+            int whole = wholeTiles(maxRows, most);
+            if (hostTokens * meanHostAttention(state) <= predictor.cost().linear(whole)) {
+                return Math.min(whole, budget.maxBatchTokens() - forHostTokens);
+            }
+        }
+        return maxRows - forHostTokens;
+    }
+
+    /**
+     * GEMMs compute whole tiles, and whole waves of tiles, so their time rises in stairs (ADR 78). A step of so many
+     * rows ends with a whole tile, and with a later one where that saves {@link #MIN_SAVING} of the time per row and
+     * keeps the part of the target that {@link #maxRows} keeps.
+     */
+    private int wholeTiles(int maxRows, int most) {
+        int best = maxRows;
+        for (int end = (maxRows + TILE - 1) / TILE * TILE; end <= most && keepsTarget(end); end += TILE) {
+            boolean sameTile = end - maxRows < TILE;
+            if (sameTile || secondsPerRow(end) < (1 - MIN_SAVING) * secondsPerRow(best)) {
+                best = end;
+            }
+        }
+        return best;
+    }
+
+    /** Seconds of a layer's GEMMs per row of sub-batch 0; those of sub-batch 1 take as long for a tile as for a row. */
+    private double secondsPerRow(int rows) {
+        return (predictor.cost().linear(rows) + predictor.cost().linear(TILE)) / rows;
+    }
+
+    /** Seconds of the CPU for a host token's attention in a layer, on average; 0 without host tokens. */
+    private double meanHostAttention(SchedulerState state) {
+        long context = 0;
+        for (Sequence sequence : state.host()) {
+            context += state.context(sequence);
+        }
+        int tokens = state.host().size();
+        return tokens == 0 ? 0 : predictor.cost().cpuAttention(tokens, context) / tokens;
+    }
+
+    /** Whether the GEMMs of a step of so many rows take no more than their part of the target per token. */
+    private boolean keepsTarget(int rows) {
+        double target = rules.defaultTargets().perTokenNanos() / 1e9;
+        return target == 0 || predictor.cost().layers() * predictor.cost().linear(rows) <= MAX_PROMPT_TIME * target;
     }
 
     /**
@@ -207,16 +271,20 @@ public record Pipeline(
         Load one = draft.load(1);
         List<Sequence> left = new ArrayList<>();
         boolean room = true;
+        int seen = 0;
         for (Sequence sequence : queue) {
+            seen++;
             if (room && !HostTier.canGrow(draft, sequence)) {
                 continue;
             }
             if (!room) {
                 left.add(sequence);
-            } else if (predictor.hidesInOne(zero, one, draft.state().context(sequence))) {
+            } else if (predictor.hidesInOne(zero, one, draft.state().context(sequence))
+                    && paysForTile(draft, 1, queue.size() - seen)) {
                 draft.add(1, sequence, 1, AttentionSite.CPU_FROM_HOST);
             } else if (zero.rows() == 0
-                    || predictor.hidesInZero(zero, one, draft.state().context(sequence))) {
+                    || predictor.hidesInZero(zero, one, draft.state().context(sequence))
+                            && paysForTile(draft, 0, queue.size() - seen)) {
                 draft.add(0, sequence, 1, AttentionSite.CPU_FROM_HOST);
             } else {
                 left.add(sequence);
@@ -224,6 +292,27 @@ public record Pipeline(
             }
         }
         return left;
+    }
+
+    /**
+     * Whether a host token is worth what the GEMMs of its sub-batch take longer. A row can begin a tile, which costs as
+     * much as all of its rows: then the tokens that are left and hide there must raise the requests per second.
+     *
+     * @param left tokens after this one
+     */
+    private boolean paysForTile(StepDraft draft, int batch, int left) {
+        Load zero = draft.load(0);
+        Load one = draft.load(1);
+        int rows = draft.load(batch).rows();
+        double longer = predictor.cost().linear(rows + 1) - predictor.cost().linear(rows);
+        double requests = zero.requests() + one.requests();
+        double seconds = predictor.linear(zero) + predictor.linear(one);
+        if (rows == 0 || !deviations.has(Deviation.WHOLE_TILES) || seconds >= requests * longer) {
+            return true;
+        }
+        double slack = batch == 0 ? predictor.slackInZero(zero, one) : predictor.slackInOne(zero, one);
+        double hide = slack / meanHostAttention(draft.state());
+        return Math.min(hide, left + 1) * seconds >= requests * longer;
     }
 
     /**

@@ -143,6 +143,7 @@ public enum Strategy {
         STEP_5(Deviation.STEP_5_KEEPS, Deviation.STAGE_OVERHEAD),
         PIPELINE(
                 Deviation.RESERVED_HOST_TOKENS,
+                Deviation.WHOLE_TILES,
                 Deviation.LONGEST_WAITING_FIRST,
                 Deviation.PIGGYBACKED_PREFILL,
                 Deviation.ALTERNATING_STEP_4,

@@ -63,7 +63,7 @@ import org.junit.jupiter.params.provider.MethodSource;
  * schedules per strategy instead of the default number; a failure names its seed.
  */
 class StrategyPropertyTest {
-    private static final int SCHEDULES = Integer.getInteger("tandem.schedules", 60);
+    private static final int SCHEDULES = Integer.getInteger("tandem.schedules", 80);
     /** The improved strategies are those of the papers under other deviations, which are drawn for each schedule. */
     private static final Set<Strategy> STRATEGIES =
             EnumSet.complementOf(EnumSet.of(Strategy.ADAPTIVE_PIPELINING, Strategy.ADAPTIVE));
@@ -102,7 +102,7 @@ class StrategyPropertyTest {
     @AfterAll
     static void theSampleCoversAllCases() {
         int runs = COVERAGE.values().stream().mapToInt(Coverage::runs).sum();
-        if (SCHEDULES >= 60 && runs >= SCHEDULES * STRATEGIES.size()) {
+        if (SCHEDULES >= 80 && runs >= SCHEDULES * STRATEGIES.size()) {
             COVERAGE.forEach((strategy, coverage) -> coverage.check(strategy));
             Coverage.checkGroups(COVERAGE.values());
         }
