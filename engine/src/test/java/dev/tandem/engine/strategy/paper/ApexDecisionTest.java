@@ -55,6 +55,26 @@ class ApexDecisionTest {
     }
 
     @Test
+    void withoutCpuRequestsItSaysSo() {
+        Decision why = new Decision();
+        draft(fullGpu(), PRINTED, why);
+        assertThat(why.reason()).isEqualTo("apex: no CPU requests, so gpu-only");
+    }
+
+    @Test
+    void aRequestThatLeavesTheGpuIsACpuRequestBesideThoseOnTheHost() {
+        // both hold 2 blocks and need a third, and one is free: the younger one leaves
+        Scene scene = new Scene(5, 100, BUDGET).limit(40);
+        scene.gpu(9);
+        scene.gpu(9);
+        scene.host(30);
+        Decision why = new Decision();
+        StepDraft draft = draft(scene, PRINTED, why);
+        assertThat(draft.outs()).hasSize(1);
+        assertThat(why.reason()).doesNotContain("no CPU requests");
+    }
+
+    @Test
     void theMinNumberOfCpuRequestsIsPerGpuRequest() {
         Scene scene = new Scene(25, 400, BUDGET).limit(1000);
         scene.gpu(48);
@@ -146,6 +166,23 @@ class ApexDecisionTest {
         draft(scene, PRINTED, why);
         assertThat(why.candidates().get(1).seconds())
                 .as("(7): 33.3 + 333 * 334 / 2000 + 10 + 1")
+                .isCloseTo(33.3 + 55.611 + 11, within(1e-6));
+    }
+
+    @Test
+    void aCpuTokenOfSubBatch0IsNoRowOfThePrefill() {
+        // T_l0 = 33.4 hides the 30 of the first in sub-batch 1, T_l1 + T_ga0 = 11 the 10 of the second in sub-batch 0
+        Scene scene = new Scene(25, 400, BUDGET).limit(1000);
+        scene.gpu(100);
+        scene.host(300);
+        scene.host(100);
+        scene.waiting(333);
+        Decision why = new Decision();
+        draft(scene, PRINTED, why);
+        assertThat(why.candidates().get(1).rows()).isEqualTo(336);
+        assertThat(why.candidates().get(1).cpuRows()).as("in sub-batch 1").isEqualTo(1);
+        assertThat(why.candidates().get(1).seconds())
+                .as("(7), as with one host token")
                 .isCloseTo(33.3 + 55.611 + 11, within(1e-6));
     }
 
