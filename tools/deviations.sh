@@ -11,15 +11,15 @@ shift 6
 # from Tandem's value to the paper's
 PIPELINE="room-to-grow=false chunked-prefill=false rotation=false reserved-host-tokens=false
 longest-waiting-first=false alternating-step-4=true waits-for-host-tokens=false step-5-keeps=none
-step-5-keeps=128-tokens step-ends=false stage-overhead=0 stage-overhead=0.8"
+step-5-keeps=128-tokens same-layer=false step-ends=false stage-overhead=0 stage-overhead=0.8"
 ASYNC="room-to-grow=false chunked-prefill=false rotation=false longest-waiting-first=false piggybacked-prefill=false
 spread-host-tokens=false limited-host-prompts=false returns-in-flight=false"
 case $strategy in
   adaptive-pipelining) DEVIATIONS="$PIPELINE step-6-strips-prompts=true step-6-counts-context=false" ;;
   async-overlap) DEVIATIONS=$ASYNC ;;
   adaptive)
-    DEVIATIONS="$PIPELINE piggybacked-prefill=false spread-host-tokens=false limited-host-prompts=false
-returns-in-flight=false step-6-counts-context=false min-cpu-ratio=8 compares-with-async=false
+    DEVIATIONS="$PIPELINE piggybacked-prefill=false queue-bypass=false spread-host-tokens=false
+limited-host-prompts=false returns-in-flight=false step-6-counts-context=false min-cpu-ratio=8 compares-with-async=false
 partial-progress=some measured-arms=false" ;;
   gpu-only) DEVIATIONS="room-to-grow=false piggybacked-prefill=false queue-bypass=false" ;;
   *) DEVIATIONS="" ;;

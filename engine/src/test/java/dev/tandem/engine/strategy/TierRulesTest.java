@@ -8,6 +8,9 @@ import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
+import dev.tandem.engine.strategy.paper.Apex;
+import dev.tandem.engine.strategy.paper.Neo;
+import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
 /** Rules with a target of 50 ns per token, which measure in every step. */
@@ -127,5 +130,20 @@ class TierRulesTest {
         scene.committer.now(1000);
         step();
         assertThat(rules.missesTargets()).isTrue();
+    }
+
+    @Test
+    void neoAndApexCountACompletedStepOnce() {
+        StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
+        Deviations printed = Deviations.of(Fidelity.PRINTED);
+        Pipeline pipeline = new Pipeline(BUDGET, predictor, rules, printed, true);
+        StepDraft draft = new StepDraft(scene.state, BUDGET);
+        new Neo(pipeline, predictor, Optional.empty()).completed(draft, 4);
+        assertThat(rules.meanStepSeconds()).isEqualTo(4);
+        AsyncOverlap async = new AsyncOverlap(BUDGET, predictor, rules, printed, InFlightLimits.UNLIMITED, 0);
+        new Apex(BUDGET, predictor, pipeline, async, printed, 0).completed(draft, 260);
+        assertThat(rules.meanStepSeconds())
+                .as("4 + (260 - 4) / 256, though both of its policies have the rules")
+                .isEqualTo(5);
     }
 }
