@@ -120,12 +120,15 @@ def load():
             share = sum(adaptive["share_of_ideal"] for _, adaptive in pairs) / len(pairs)
             values = " | ".join(f"{value:.2f}" for value in others)
             above.append(f"| {name(cell)} | {gain:.2f} | {ideal:.2f} | {reached} | {share:.2f} | {values} |")
-    print("| preset, workload | load | mean TTFT | mean TPOT | ITL p99 | holds |")
-    print("| --- | --- | --- | --- | --- | --- |\n" + "\n".join(below))
-    print("\n| preset, workload | throughput | the ideal's | share of its gain | share of ideal | goodput | mean TTFT"
-          " | E2E p99 |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(above))
-    print(f"\n{broken} of {len(below)} rows do not hold; ratios are those of the means over the seeds")
+    if below:
+        print("| preset, workload | load | mean TTFT | mean TPOT | ITL p99 | holds |")
+        print("| --- | --- | --- | --- | --- | --- |\n" + "\n".join(below))
+        print(f"\n{broken} of {len(below)} rows do not hold")
+    if above:
+        print("\n| preset, workload | throughput | the ideal's | share of its gain | share of ideal | goodput"
+              " | mean TTFT | E2E p99 |")
+        print("| --- | --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(above))
+    print("\nratios are those of the means over the seeds")
 
 
 def cold_start():
