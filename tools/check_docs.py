@@ -12,12 +12,15 @@ Of each tracked Markdown page:
 GLOSSARY.md has fewer than 40 rows.
 Of each tracked file: no name of tools/dead-names.txt. The list itself says how it is written.
 Of each source file: no line over 120 columns; the formatter of Java does not break strings.
+Of each line of a hybrid strategy in docs/results/cuda, hardware, online and steady.jsonl: gpu_kv_bytes, the ratio to
+gpu-only in the same run and the share of the ideal, unless the table of docs/performance/method.md has its number.
 docs/archive keeps the words of its time and is not checked.
 
 Exit status: 0 nothing found, 1 something found; each finding is one line "file:line: what, limit, remedy".
 """
 
 import argparse
+import json
 import pathlib
 import re
 import subprocess
@@ -38,6 +41,13 @@ WRITTEN_BY_CODE = {
 HISTORY = ("docs/adr/", "CHANGELOG.md")
 MAX_SENTENCE, MAX_CELL, MAX_COLUMNS, MAX_GLOSSARY_ROWS = 30, 20, 8, 39
 MAX_LINE = 120
+
+METHOD = "docs/performance/method.md"
+COMPARED = ("cuda.jsonl", "hardware.jsonl", "online.jsonl", "steady.jsonl")
+HYBRID_KEYS = ("gpu_kv_bytes", "ratio_to_gpu_only", "share_of_ideal")
+RATES = ("output_tokens_per_second", "output_throughput")
+ON_THE_GPU_ALONE = ("gpu-only", "swiftllm")
+LISTED = re.compile(r"^\| \[([\w-]+\.jsonl)\]\([^)]*\) \| ([\d, -]+) \|", re.MULTILINE)
 
 FENCE = re.compile(r"^\s*(```|~~~)")
 LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]+)\)")
@@ -235,6 +245,31 @@ def check_lines(files, report):
                     report(file, number, f"{len(line)} columns; at most {MAX_LINE}, break the line")
 
 
+def listed_lines():
+    """Numbers of the lines without a comparison, by file, as the page about the method lists them."""
+    result = {}
+    for name, numbers in LISTED.findall(read(METHOD)):
+        for part in numbers.split(","):
+            first, _, last = part.strip().partition("-")
+            result.setdefault(name, set()).update(range(int(first), int(last or first) + 1))
+    return result
+
+
+def check_hybrid_lines(report):
+    listed = listed_lines()
+    for name in COMPARED:
+        for number, line in enumerate(read(f"docs/results/{name}").splitlines(), 1):
+            run = json.loads(line)
+            hybrid = run.get("strategy", "gpu-only") not in ON_THE_GPU_ALONE and any(rate in run for rate in RATES)
+            missing = [key for key in HYBRID_KEYS if key not in run] if hybrid else []
+            known = number in listed.get(name, ())
+            if missing and not known:
+                remedy = f"run gpu-only in the same command, or list the line in {METHOD}"
+                report(f"docs/results/{name}", number, f"a hybrid's line without {', '.join(missing)}; {remedy}")
+            if known and not missing:
+                report(METHOD, 1, f"line {number} of {name} is listed as incomplete, and it is not; take it out")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list-pages", action="store_true", help="print each page's number of words and its limit")
@@ -248,6 +283,7 @@ def main():
             print(f"{count:6} of {max_words(name):>5} words  {name}")
     check_names(files, lambda name, number, text: findings.append(f"{name}:{number}: {text}"))
     check_lines(files, lambda name, number, text: findings.append(f"{name}:{number}: {text}"))
+    check_hybrid_lines(lambda name, number, text: findings.append(f"{name}:{number}: {text}"))
     for finding in findings:
         print(finding)
     if findings:

@@ -90,7 +90,8 @@ for strategy in strategies:
             with tempfile.NamedTemporaryFile() as result:
                 bench = ["bench", "serve", "--base-url", url, "--workload", arguments.workload, "--request-rate", rate,
                          "--warm-up", warm_up, "--duration", duration, "--cool-down", cool_down, "--max-drain",
-                         arguments.max_drain, "--goodput", "tpot:250", "--seed", seed]
+                         arguments.max_drain, "--goodput", "tpot:250", "--seed", seed,
+                         "--ideal-output-tokens-per-second", str(arguments.ideal)]
                 ran = subprocess.run([arguments.tandem, *bench, "--result-file", result.name],
                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                 written = open(result.name).read().splitlines()
@@ -105,7 +106,6 @@ for strategy in strategies:
                     "preset": arguments.preset, "strategy": strategy,
                     "model": os.path.basename(arguments.model.rstrip("/")), "gpu_kv_bytes": arguments.gpu_kv_bytes,
                     "ratio_to_gpu_only": round(tokens / alone.setdefault((rate, seed), tokens), 3),
-                    "share_of_ideal": round(tokens / arguments.ideal, 3),
                     "host_tokens": int(host_tokens() - before)}
             line.update((k, v) for k, v in measured.items() if k not in line and k not in ("base_url", "model_id"))
             with open(arguments.out, "a") as out:

@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.bench.ideal.IdealFields;
 import dev.tandem.bench.load.Load;
 import dev.tandem.bench.load.LoadWindow;
 import dev.tandem.bench.load.RequestTimes;
@@ -98,6 +99,7 @@ final class BenchServeCommand implements Callable<Integer> {
         }
         HttpLoad.Run run = run(client, one, conversations);
         result.putAll(load.describe(one, run.result()));
+        options.idealTokensPerSecond.ifPresent(ideal -> IdealFields.complete(result, ideal));
         result.put("num_prompts", run.requests().size());
         result.put("output_tokens_from", run.counted() == 0 ? "usage" : "pieces in " + run.counted() + " requests");
         result.put("valid", run.invalid().isEmpty());

@@ -243,9 +243,7 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
             options.strategy.describe(result);
             result.put("gpu_kv_bytes", limits.gpuKvBytes());
             result.putAll(measure.apply(new SimulatedRun(config, scheduling.scheduler(), executor, clock, work)));
-            if (result.containsKey("output_tokens_per_second")) { // an open loop below saturation has no ideal rate
-                ProfileIdeal.complete(result, options, profile, limits, work, 0);
-            }
+            ProfileIdeal.complete(result, options, profile, limits, work, 0);
             scheduling.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
             workload.explain(scheduling.decisions(), System.err);
             return result;

@@ -19,8 +19,10 @@ final class ProfileIdeal {
     /**
      * Holds a result against the ideal of a profile. All strategies of a comparison have the same ideal: gpu-only too
      * is held against it, and leaves its host KV unused. No token of the ideal takes longer than {@code --tpot-target}.
+     * The ideal computes all prompts whole, so that a workload whose prompts the prefix cache has in part is left out,
+     * and conversations of several turns, whose prompts grow.
      *
-     * @param result has {@code output_tokens_per_second}
+     * @param result has the throughput of {@link IdealFields#throughput}
      * @param defaultHostBytes host memory for KV where neither options nor preset set it
      * @throws IllegalArgumentException if neither tier holds a request of the workload
      */
@@ -31,6 +33,13 @@ final class ProfileIdeal {
             ExecutorLimits limits,
             Workload work,
             double defaultHostBytes) {
+        boolean cached = work.sharedPrompt() > 0 && options.memory.prefixCaching.orElse(false);
+        if (cached || work.turns() > 1) {
+            System.err.println("note: The result has no share_of_ideal: the ideal is of requests with prompts of their"
+                    + " own, and those of --workload " + work.name()
+                    + (cached ? " are cached in part." : " grow with each turn."));
+            return;
+        }
         double hostBytes = options.memory
                 .hostKv
                 .or(() -> options.advanced.preset.map(Preset::hostKv))

@@ -163,8 +163,20 @@ final class ServeLoadOptions {
                     + " cancelled and counts as failed. Default: ${DEFAULT-VALUE}.")
     double requestTimeout = 600;
 
+    @Option(
+            names = "--ideal-output-tokens-per-second",
+            paramLabel = "TOKENS",
+            description = "Throughput of the best schedule for this server and these requests, as tandem ideal prints"
+                    + " it; the result then has share_of_ideal. Default: none.")
+    Optional<Double> idealTokensPerSecond = Optional.empty();
+
     /** @throws ConfigurationException that names the option, its value and the limit */
     void check() {
+        double ideal = idealTokensPerSecond.orElse(1.0);
+        if (!(ideal > 0 && ideal < Double.POSITIVE_INFINITY)) {
+            throw new ConfigurationException("--ideal-output-tokens-per-second " + ideal
+                    + " must be a number of tokens above 0, as tandem ideal prints it");
+        }
         if (!(requestTimeout >= MIN_TIMEOUT && requestTimeout <= MAX_TIMEOUT)) {
             throw new ConfigurationException("--request-timeout " + requestTimeout + " must be a number of seconds, "
                     + MIN_TIMEOUT + " to " + (long) MAX_TIMEOUT);

@@ -15,11 +15,9 @@ import picocli.CommandLine;
 /** Runs a benchmark once per strategy of {@code --strategy}, and gives each result its ratio to gpu-only's. */
 final class StrategyComparison {
     private static final String FLAG = "--strategy";
-    /** Output tokens per second of a closed loop and of an open one; a result has one of them. */
-    private static final List<String> RATES = List.of("output_tokens_per_second", "output_throughput");
-
     private static final String RATIO = "ratio_to_gpu_only";
     private static final String BYTES = "gpu_kv_bytes";
+    private static final String REQUEST_RATE = "request_rate";
 
     private StrategyComparison() {}
 
@@ -74,8 +72,7 @@ final class StrategyComparison {
             gpuOnly = gpuOnly.isEmpty() ? measured : gpuOnly;
             for (int i = 0; i < measured.size(); i++) {
                 Map<String, Object> result = measured.get(i);
-                result.put(RATIO, Statistics.rounded(rate(result) / rate(gpuOnly.get(i))));
-                IdealFields.shareOfGain(result);
+                compare(result, gpuOnly.get(i));
                 one.report().write(result);
             }
             results.addAll(measured);
@@ -118,9 +115,16 @@ final class StrategyComparison {
         return innermost.getCommand();
     }
 
-    private static double rate(Map<String, Object> result) {
-        return number(
-                result, RATES.stream().filter(result::containsKey).findFirst().orElseThrow());
+    /**
+     * Adds the ratio, and at equal arrivals the share of the ideal's gain. A search finds a rate of its own for each
+     * strategy.
+     */
+    static void compare(Map<String, Object> result, Map<String, Object> gpuOnly) {
+        double ratio = IdealFields.throughput(result) / IdealFields.throughput(gpuOnly);
+        result.put(RATIO, Statistics.rounded(ratio));
+        if (Objects.equals(result.get(REQUEST_RATE), gpuOnly.get(REQUEST_RATE))) {
+            IdealFields.shareOfGain(result);
+        }
     }
 
     private static double number(Map<String, Object> result, String key) {
@@ -137,7 +141,7 @@ final class StrategyComparison {
                     Locale.ROOT,
                     "%-16s %15.1f %17.3f%s%n",
                     result.get("strategy"),
-                    rate(result),
+                    IdealFields.throughput(result),
                     number(result, RATIO),
                     number(result, BYTES) == bytes
                             ? ""

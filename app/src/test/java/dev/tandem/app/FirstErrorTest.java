@@ -206,6 +206,11 @@ class FirstErrorTest {
                 new Case("bench simulate --profile DIR/nowhere", "DIR/nowhere"),
                 new Case("bench serve --base-url http://127.0.0.1:1", "127.0.0.1:1", "--base-url"),
                 new Case("bench serve --max-concurrency 0", "--max-concurrency 0", "at least 1"),
+                new Case(
+                        "bench serve --ideal-output-tokens-per-second 0",
+                        "--ideal-output-tokens-per-second 0.0",
+                        "above 0",
+                        "tandem ideal"),
                 new Case("bench serve --dataset-name custom", "custom", "--dataset-path FILE"),
                 new Case("bench serve --dataset-path DIR/nowhere", "--dataset-name"),
                 new Case("bench serve --extra-body {", "--extra-body {", "JSON object"),

@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.within;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
@@ -43,6 +44,24 @@ class StrategyComparisonTest {
         assertThat(StrategyComparison.table(List.of(alone, both)).lines())
                 .anyMatch(line -> line.contains("gpu-only") && line.endsWith("1.000"))
                 .anyMatch(line -> line.contains("neo") && line.contains("2.000  with 0.750 of its GPU KV bytes"));
+    }
+
+    /** A search finds a rate per strategy, and a gain at unequal arrivals is not the ideal's. */
+    @Test
+    void onlyEqualArrivalsHaveAShareOfTheIdealGain() {
+        Map<String, Object> alone = Map.of("output_throughput", 100.0, "request_rate", 2.0);
+        Map<String, Object> same = result(2.0);
+        Map<String, Object> higher = result(2.2);
+
+        StrategyComparison.compare(same, alone);
+        StrategyComparison.compare(higher, alone);
+
+        assertThat(same).containsEntry("ratio_to_gpu_only", 1.1).containsEntry("share_of_ideal_gain", 0.5);
+        assertThat(higher).containsEntry("ratio_to_gpu_only", 1.1).doesNotContainKey("share_of_ideal_gain");
+    }
+
+    private static Map<String, Object> result(double rate) {
+        return new HashMap<>(Map.of("output_throughput", 110.0, "request_rate", rate, "ideal_ratio", 1.2));
     }
 
     /** The preset's pool and sequences differ per strategy; the GPU bytes do not. */

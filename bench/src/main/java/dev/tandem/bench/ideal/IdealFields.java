@@ -12,6 +12,9 @@ public final class IdealFields {
     private static final double MIN_GAIN = 0.02;
 
     private static final String IDEAL_RATIO = "ideal_ratio";
+    private static final String IDEAL_RATE = "ideal_output_tokens_per_second";
+    /** Output tokens per second of a closed loop and of an open one; a result has one of them. */
+    private static final List<String> RATES = List.of("output_tokens_per_second", "output_throughput");
 
     private IdealFields() {}
 
@@ -24,7 +27,7 @@ public final class IdealFields {
             fields.put("gpu_only_limits", alone.limits());
         });
         Schedule best = ideal.best();
-        fields.put("ideal_output_tokens_per_second", Statistics.rounded(best.tokensPerSecond()));
+        fields.put(IDEAL_RATE, Statistics.rounded(best.tokensPerSecond()));
         ideal.ratio().ifPresent(ratio -> fields.put(IDEAL_RATIO, Statistics.rounded(ratio)));
         fields.put("limits", best.limits());
         fields.put("gpu_sequences", Statistics.rounded(best.gpuSequences()));
@@ -48,19 +51,40 @@ public final class IdealFields {
     }
 
     /**
+     * Output tokens per second of a result, whatever its loop.
+     *
+     * @param result has {@code output_tokens_per_second} of a closed loop, or {@code output_throughput} of an open one
+     */
+    public static double throughput(Map<String, Object> result) {
+        return RATES.stream()
+                .filter(result::containsKey)
+                .map(key -> ((Number) Objects.requireNonNull(result.get(key), key)).doubleValue())
+                .findFirst()
+                .orElseThrow();
+    }
+
+    /**
      * Completes a result with {@code ideal_output_tokens_per_second}, {@code ideal_ratio}, {@code share_of_ideal} and,
-     * as {@link #shareOfGain}, {@code share_of_ideal_gain}. The result needs {@code output_tokens_per_second}.
+     * as {@link #shareOfGain}, {@code share_of_ideal_gain}. The result needs its {@link #throughput}.
      *
      * @param result fields of a measured or simulated run on the ideal's machine, model, workload and GPU bytes
      */
     public static void complete(Map<String, Object> result, Ideal ideal) {
-        Object rate = Objects.requireNonNull(result.get("output_tokens_per_second"), "throughput of the result");
-        double throughput = ((Number) rate).doubleValue();
-        double best = ideal.best().tokensPerSecond();
-        result.put("ideal_output_tokens_per_second", Statistics.rounded(best));
-        result.put("share_of_ideal", Statistics.rounded(throughput / best));
+        complete(result, ideal.best().tokensPerSecond());
         ideal.ratio().ifPresent(ratio -> result.put(IDEAL_RATIO, Statistics.rounded(ratio)));
         shareOfGain(result);
+    }
+
+    /**
+     * Completes a result of which the ideal throughput alone is known, with {@code ideal_output_tokens_per_second} and
+     * {@code share_of_ideal}.
+     *
+     * @param idealTokensPerSecond output tokens per second of the best schedule
+     */
+    public static void complete(Map<String, Object> result, double idealTokensPerSecond) {
+        double share = throughput(result) / idealTokensPerSecond;
+        result.put(IDEAL_RATE, Statistics.rounded(idealTokensPerSecond));
+        result.put("share_of_ideal", Statistics.rounded(share));
     }
 
     /**

@@ -10,11 +10,14 @@ import java.util.TreeSet;
 /** The report of a load at one or several rates: a table of each result, and plots over the rate. */
 public final class LoadReport {
     private static final String RATE = "offered_request_rate";
+    private static final String OUTPUT = "output_throughput";
+    private static final String IDEAL = "ideal_output_tokens_per_second";
 
     private static final List<String> COLUMNS = List.of(
             RATE,
             "request_throughput",
-            "output_throughput",
+            OUTPUT,
+            "share_of_ideal",
             "goodput_fraction",
             "completed",
             "failed",
@@ -48,7 +51,7 @@ public final class LoadReport {
                         "requests/s",
                         false,
                         List.of("request_throughput", "request_goodput")));
-        plots.put("output", plot("Output tokens", "tokens/s", false, List.of("output_throughput")));
+        plots.put("output", plot("Output tokens", "tokens/s", false, present(List.of(OUTPUT, IDEAL))));
         for (String metric : List.of("ttft", "tpot", "itl", "e2el", "latency_per_token")) {
             List<String> keys = latencyKeys(metric);
             if (!keys.isEmpty()) {
@@ -56,6 +59,13 @@ public final class LoadReport {
             }
         }
         return plots;
+    }
+
+    /** Those of the keys that any result has. */
+    private List<String> present(List<String> keys) {
+        return keys.stream()
+                .filter(key -> results.stream().anyMatch(result -> result.containsKey(key)))
+                .toList();
     }
 
     private List<String> latencyKeys(String metric) {
@@ -86,9 +96,7 @@ public final class LoadReport {
     /** The report as one HTML file. */
     public String html(String title, String command) {
         HtmlPage page = new HtmlPage(title).command(command);
-        List<String> columns = COLUMNS.stream()
-                .filter(key -> results.stream().anyMatch(result -> result.containsKey(key)))
-                .toList();
+        List<String> columns = present(COLUMNS);
         page.table(
                 columns.stream().map(key -> key.replace('_', ' ')).toList(),
                 results.stream()

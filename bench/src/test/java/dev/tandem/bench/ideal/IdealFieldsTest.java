@@ -36,6 +36,18 @@ class IdealFieldsTest {
         assertThat((double) result.get("share_of_ideal")).isCloseTo((1 + gain / 2) / (1 + gain), within(0.01));
     }
 
+    @Test
+    void anOpenLoopIsHeldAgainstTheIdealByItsThroughput() {
+        Map<String, Object> result = new HashMap<>(Map.of("output_throughput", 150.0));
+
+        IdealFields.complete(result, 200);
+
+        assertThat(result)
+                .containsEntry("share_of_ideal", 0.75)
+                .containsEntry("ideal_output_tokens_per_second", 200.0)
+                .doesNotContainKeys("ideal_ratio", "share_of_ideal_gain");
+    }
+
     /** The machine of a measured profile has the ideal of its hardware, apart from host reads beside attention. */
     @Test
     void aProfileByItselfHasTheIdealOfItsHardware() {

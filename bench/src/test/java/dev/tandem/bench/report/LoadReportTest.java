@@ -2,14 +2,28 @@ package dev.tandem.bench.report;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.bench.ideal.IdealFields;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 
 class LoadReportTest {
-    private static final List<Map<String, Object>> RESULTS = List.of(
-            Map.of("offered_request_rate", 2.0, "request_throughput", 1.5, "p99_ttft_ms", 90.0, "std_ttft_ms", 1.0),
-            Map.of("offered_request_rate", 1.0, "request_throughput", 1.0, "p99_ttft_ms", 30.0, "std_ttft_ms", 1.0));
+    private static final List<Map<String, Object>> RESULTS = List.of(result(2, 1.5, 90), result(1, 1, 30));
+
+    private static Map<String, Object> result(double offered, double ended, double p99) {
+        return Map.of(
+                "offered_request_rate",
+                offered,
+                "request_throughput",
+                ended,
+                "output_throughput",
+                100 * ended,
+                "p99_ttft_ms",
+                p99,
+                "std_ttft_ms",
+                1.0);
+    }
 
     @Test
     void curvesRiseWithTheRateAndEachLatencyHasAPlot() {
@@ -25,5 +39,19 @@ class LoadReportTest {
     void thePageHasTheCommandAndEveryField() {
         String page = new LoadReport(RESULTS).html("Load", "tandem bench serve --find-rate 'goodput>=0.9'");
         assertThat(page).contains("goodput&gt;=0.9", "std_ttft_ms", "<td>1.5</td>");
+    }
+
+    @Test
+    void theIdealIsAColumnAndACurveWhereItIsKnown() {
+        Map<String, Object> held = new HashMap<>(RESULTS.getFirst());
+        IdealFields.complete(held, 200);
+
+        LoadReport report = new LoadReport(List.of(held));
+
+        assertThat(report.html("Load", "")).contains("<th>share of ideal</th>", "<td>0.75</td>");
+        assertThat(report.plots().get("output").series())
+                .extracting(Series::name)
+                .containsExactly("output_throughput", "ideal_output_tokens_per_second");
+        assertThat(new LoadReport(RESULTS).html("Load", "")).doesNotContain("ideal");
     }
 }
