@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 file=$1 strategy=$2 profile=$3 preset=$4 workload=$5 steady=$6
 shift 6
 # from Tandem's value to the paper's
-PIPELINE="room-to-grow=false chunked-prefill=false rotation=false reserved-host-tokens=false
+PIPELINE="room-to-grow=false chunked-prefill=false rotation=false reserved-host-tokens=false whole-tiles=false
 longest-waiting-first=false alternating-step-4=true waits-for-host-tokens=false step-5-keeps=none
 step-5-keeps=128-tokens same-layer=false step-ends=false stage-overhead=0 stage-overhead=0.8"
 ASYNC="room-to-grow=false chunked-prefill=false rotation=false longest-waiting-first=false piggybacked-prefill=false
