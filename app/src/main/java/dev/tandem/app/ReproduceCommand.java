@@ -1,16 +1,22 @@
 package dev.tandem.app;
 
+import dev.tandem.bench.reproduce.Circumstances;
 import dev.tandem.bench.reproduce.Figure;
 import dev.tandem.bench.reproduce.Reproduction;
 import dev.tandem.bench.reproduce.ReproductionReport;
+import dev.tandem.cpu.probe.MachineProbe;
+import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.strategy.Fidelity;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
+import picocli.CommandLine.Spec;
 
 /** Runs {@code reproduce}: the figures of NEO and APEX, with a verdict on each claim. */
 @Command(
@@ -48,6 +54,9 @@ final class ReproduceCommand implements Callable<Integer> {
             description = "Folder for index.html, the SVG files and the JSON lines. Default: ${DEFAULT-VALUE}.")
     Path output = Path.of("reproduced");
 
+    @Spec
+    CommandSpec spec;
+
     @Override
     public Integer call() throws InterruptedException {
         if (names.equals(List.of("list"))) {
@@ -57,6 +66,8 @@ final class ReproduceCommand implements Callable<Integer> {
         }
         List<Figure> figures = figures();
         List<Fidelity> chosen = fidelities.stream().map(Fidelity::of).distinct().toList();
+        Clock clock = Clock.system();
+        long start = clock.nanos();
         List<Reproduction> reproductions = Reproduction.simulate(
                 figures,
                 chosen,
@@ -68,8 +79,20 @@ final class ReproduceCommand implements Callable<Integer> {
                                         + verdict.fidelity().flag() + ": "
                                         + verdict.claim().words() + ": "
                                         + verdict.because())));
-        new ReproductionReport(reproductions)
-                .write(output, "./tandem reproduce FIGURE --fidelity " + String.join(",", fidelities));
+        Circumstances circumstances = new Circumstances(
+                BenchReport.commit(),
+                MachineProbe.machine(),
+                "./tandem "
+                        + String.join(" ", spec.commandLine().getParseResult().originalArgs()),
+                BenchReport.now(),
+                (clock.nanos() - start) / 1e9,
+                ProcessHandle.current()
+                                .info()
+                                .totalCpuDuration()
+                                .map(Duration::toMillis)
+                                .orElse(0L)
+                        / 1e3);
+        new ReproductionReport(reproductions, circumstances).write(output);
         System.out.println("Written: " + output.resolve("index.html"));
         return 0;
     }

@@ -4,10 +4,13 @@ import dev.tandem.bench.reproduce.Panel.ComparedSystem;
 import dev.tandem.bench.reproduce.Panel.Mark;
 import dev.tandem.bench.reproduce.Panel.Setting;
 import dev.tandem.bench.reproduce.Quantity.CurveName;
+import dev.tandem.bench.reproduce.Reason.Basis;
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.strategy.Fidelity;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Set;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -119,7 +122,32 @@ final class FigureReader {
                 node.has("printed") ? number(node.path("printed"), "printed") : Double.NaN,
                 quantity(node.path("check")),
                 band(node, "holds"),
-                band(node, "direction"));
+                band(node, "direction"),
+                node.has("reasons") ? reasons(node) : List.of());
+    }
+
+    /** Reasons, of which no two are of one fidelity: a verdict has one reason. */
+    private List<Reason> reasons(JsonNode node) {
+        List<Reason> reasons = list(node, "reasons", this::reason);
+        List<Fidelity> named =
+                reasons.stream().flatMap(reason -> reason.fidelities().stream()).toList();
+        if (Set.copyOf(named).size() < named.size()) {
+            throw error("reasons.fidelities", named.toString(), "one reason per fidelity");
+        }
+        return reasons;
+    }
+
+    private Reason reason(JsonNode node) {
+        List<Basis> bases = Arrays.stream(Basis.values())
+                .filter(basis -> node.has(basis.key()))
+                .toList();
+        if (bases.size() != 1) {
+            throw error("reasons", node.toString(), "a text as measured or as assumed, and not both");
+        }
+        return new Reason(
+                Set.copyOf(list(node, "fidelities", name -> Fidelity.of(string(name, "fidelities")))),
+                bases.getFirst(),
+                text(node, bases.getFirst().key()));
     }
 
     private Quantity quantity(JsonNode node) {

@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
 import tools.jackson.databind.ObjectMapper;
 
 /**
@@ -19,17 +20,17 @@ import tools.jackson.databind.ObjectMapper;
  * {@code points.jsonl} and {@code verdicts.jsonl}.
  *
  * @param reproductions in the order of the report
+ * @param circumstances of the run
  */
-public record ReproductionReport(List<Reproduction> reproductions) {
+public record ReproductionReport(List<Reproduction> reproductions, Circumstances circumstances) {
     private static final ObjectMapper JSON = new ObjectMapper();
     /**
      * Writes all files; files of the same name are replaced.
      *
      * @param folder created if it is missing
-     * @param command that makes one figure again, without its name
      * @throws ConfigurationException if the folder cannot be written
      */
-    public void write(Path folder, String command) {
+    public void write(Path folder) {
         try {
             Files.createDirectories(folder);
             List<String> points = new ArrayList<>();
@@ -38,9 +39,10 @@ public record ReproductionReport(List<Reproduction> reproductions) {
             page.paragraph("The real scheduler runs over an executor that only counts time. Curves are means over the"
                     + " seeds, and bands are their range. Marks, and lines without dots of a system, are numbers that"
                     + " the papers print.");
+            page.command(circumstances.command()).paragraph(circumstances.words());
             summary(page);
             for (Reproduction reproduction : reproductions) {
-                section(page, reproduction, command);
+                section(page, reproduction);
                 for (Panel panel : reproduction.figure().panels()) {
                     Plot plot = new FigurePlots(reproduction).plot(panel);
                     Files.writeString(folder.resolve(file(reproduction, panel)), plot.svg());
@@ -84,11 +86,13 @@ public record ReproductionReport(List<Reproduction> reproductions) {
         page.table(head, rows);
     }
 
-    private static void section(HtmlPage page, Reproduction reproduction, String command) {
+    private static void section(HtmlPage page, Reproduction reproduction) {
         Figure figure = reproduction.figure();
+        String fidelities =
+                reproduction.fidelities().stream().map(Fidelity::flag).collect(Collectors.joining(","));
         page.heading(figure.id().toString())
                 .paragraph(figure.title())
-                .command(command.replace("FIGURE", figure.id().toString()));
+                .command("./tandem reproduce " + figure.id() + " --fidelity " + fidelities);
     }
 
     private static void verdicts(HtmlPage page, Reproduction reproduction) {
@@ -133,7 +137,7 @@ public record ReproductionReport(List<Reproduction> reproductions) {
         return line;
     }
 
-    private static Map<String, Object> line(Figure figure, Verdict verdict) {
+    private Map<String, Object> line(Figure figure, Verdict verdict) {
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("paper", figure.id().paper());
         line.put("figure", figure.id().figure());
@@ -148,6 +152,10 @@ public record ReproductionReport(List<Reproduction> reproductions) {
         line.put("max", verdict.high());
         line.put("verdict", verdict.outcome().words());
         line.put("because", verdict.because());
+        line.put(
+                "reason_is",
+                verdict.reason().map(reason -> reason.basis().key()).orElse(null));
+        line.putAll(circumstances.fields());
         return line;
     }
 

@@ -3,6 +3,7 @@ package dev.tandem.bench.reproduce;
 import dev.tandem.engine.strategy.Fidelity;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * What a reproduction says about a claim.
@@ -55,11 +56,42 @@ public record Verdict(Claim claim, Fidelity fidelity, Outcome outcome, double me
                 Arrays.stream(values).max().orElseThrow());
     }
 
-    /** The outcome and its reason in one line: ours, the printed number, and what the check asks for. */
+    /** The recorded reason; empty for a reproduced claim, which needs none. */
+    Optional<Reason> reason() {
+        return outcome == Outcome.REPRODUCED ? Optional.empty() : claim.reason(fidelity);
+    }
+
+    /** The outcome, its reason, and the numbers that it follows from, in one line. */
     public String because() {
+        return outcome.words() + why() + ": " + numbers() + outdated();
+    }
+
+    private String why() {
+        if (outcome == Outcome.REPRODUCED) {
+            return "";
+        }
+        return reason().map(reason ->
+                        ", because " + reason.words() + " (" + reason.basis().key() + ")")
+                .orElse(
+                        fidelity == Fidelity.TANDEM
+                                ? ", because Tandem's own strategies ran, of which the paper claims nothing"
+                                : ", and no reason is recorded");
+    }
+
+    /** A reason that outlived its verdict would be believed, so the run says that it must go. */
+    private String outdated() {
+        return outcome != Outcome.REPRODUCED
+                ? ""
+                : claim.reason(fidelity)
+                        .map(reason -> "; the spec file's reason is out of date and must be removed: " + reason.words())
+                        .orElse("");
+    }
+
+    /** Ours, the printed number, and what the check asks for. */
+    private String numbers() {
         String ours = "ours is " + Numbers.text(mean)
                 + (low == high ? "" : " (seeds: " + Numbers.text(low) + " to " + Numbers.text(high) + ")");
         String paper = Double.isNaN(claim.printed()) ? "" : ", the paper prints " + Numbers.text(claim.printed());
-        return outcome.words() + ", because " + ours + paper + "; asked for is " + claim.holds();
+        return ours + paper + "; asked for is " + claim.holds();
     }
 }

@@ -13,7 +13,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -56,21 +58,55 @@ class ReproductionTest {
 
     @Test
     void theMeanOfTheSeedsDecides() {
-        Claim claim = new Claim("twice", "5", 2, new Quantity.Gain(OURS, BASE, 2), new Band(2.5, 3.5), new Band(1, 9));
+        Verdict verdict = verdict(Fidelity.PRINTED, new Band(2.5, 3.5), List.of());
 
-        assertThat(Verdict.of(claim, Fidelity.PRINTED, List.of(throughput())).outcome())
-                .isEqualTo(Verdict.Outcome.REPRODUCED);
-        assertThat(Verdict.of(claim, Fidelity.PRINTED, List.of(throughput())).because())
-                .isEqualTo("reproduced, because ours is 3, the paper prints 2; asked for is 2.5 to 3.5");
+        assertThat(verdict.outcome()).isEqualTo(Verdict.Outcome.REPRODUCED);
+        assertThat(verdict.because()).isEqualTo("reproduced: ours is 3, the paper prints 2; asked for is 2.5 to 3.5");
     }
 
-    /** A figure with fewer requests, one seed and a few horizontal values. */
-    private static Figure shortened(Figure figure, int requests, List<Double> x) {
+    /** Ours is 3, and the paper prints 2. */
+    private static Verdict verdict(Fidelity fidelity, Band holds, List<Reason> reasons) {
+        Claim claim = new Claim("twice", "5", 2, new Quantity.Gain(OURS, BASE, 2), holds, new Band(1, 9), reasons);
+        return Verdict.of(claim, fidelity, List.of(throughput()));
+    }
+
+    @Test
+    void aVerdictSaysItsReasonAndHowItIsKnown() {
+        Band other = new Band(1.5, 2.5);
+        Reason slow = new Reason(Set.of(Fidelity.PRINTED), Reason.Basis.MEASURED, "the CPU is slow");
+
+        assertThat(verdict(Fidelity.PRINTED, other, List.of(slow)).because())
+                .isEqualTo("direction only, because the CPU is slow (measured): ours is 3, the paper prints 2;"
+                        + " asked for is 1.5 to 2.5");
+        assertThat(verdict(Fidelity.ARTIFACT, other, List.of(slow)).because())
+                .startsWith("direction only, and no reason is recorded: ");
+        assertThat(verdict(Fidelity.TANDEM, other, List.of(slow)).because())
+                .startsWith("direction only, because Tandem's own strategies ran, ");
+    }
+
+    @Test
+    void aReasonOfAReproducedClaimIsOutOfDate() {
+        Reason slow = new Reason(Set.of(Fidelity.PRINTED), Reason.Basis.MEASURED, "the CPU is slow");
+        Verdict verdict = verdict(Fidelity.PRINTED, new Band(2.5, 3.5), List.of(slow));
+
+        assertThat(verdict.reason()).isEmpty();
+        assertThat(verdict.because()).endsWith("is out of date and must be removed: the CPU is slow");
+    }
+
+    /** A figure with one claim and what it needs: its curves, with fewer requests, one seed and a few x. */
+    private static Figure shortened(Figure figure, String claim, int requests, List<Double> x) {
+        Claim chosen = figure.claims().stream()
+                .filter(one -> one.words().equals(claim))
+                .findFirst()
+                .orElseThrow();
+        List<CurveName> curves = chosen.quantity().curves();
         return new Figure(
                 figure.id(),
                 figure.title(),
                 figure.experiment(),
                 figure.panels().stream()
+                        .filter(panel ->
+                                curves.stream().anyMatch(curve -> curve.panel().equals(panel.name())))
                         .map(panel -> new Panel(
                                 panel.name(),
                                 panel.setting(),
@@ -78,6 +114,7 @@ class ReproductionTest {
                                 requests,
                                 panel.rate(),
                                 panel.systems().stream()
+                                        .filter(system -> curves.contains(new CurveName(panel.name(), system.name())))
                                         .map(system -> new ComparedSystem(
                                                 system.name(),
                                                 system.strategy(),
@@ -89,39 +126,89 @@ class ReproductionTest {
                                 panel.marks()))
                         .toList(),
                 List.of(1L),
-                figure.claims().subList(0, 1),
+                List.of(chosen),
                 figure.differences());
+    }
+
+    private static Reproduction simulate(Figure figure, Fidelity fidelity) throws InterruptedException {
+        return Reproduction.simulate(List.of(figure), List.of(fidelity), 2, reproduction -> {})
+                .getFirst();
+    }
+
+    /** Orders of systems that the text claims and that whole figures reproduce. */
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = '|',
+            value = {
+                "neo  | fig6a   | PRINTED  |  60 | 1         | at low rates the latency is comparable",
+                "neo  | fig6b   | PRINTED  |  60 | 0.4       | at low rates the latency is comparable",
+                "neo  | fig7    | PRINTED  | 100 | 50;90 | NEO's latency is comparable to vLLM's at all percentiles",
+                "neo  | fig8a   | ARTIFACT |  60 | 1;2       | FastDecode+ has the higher latency",
+                "neo  | fig8b   | PRINTED  |  60 | 100;400   | NEO is always better than the baseline",
+                "neo  | fig8b   | PRINTED  |  60 | 100;400   | FastDecode+ drops to less than 60 % of the baseline as"
+                        + " outputs grow",
+                "neo  | fig9    | ARTIFACT | 200 | 200       | up to 7.5 times the throughput on T4",
+                "neo  | fig9    | ARTIFACT | 200 | 25;200    | on A10G the gain rises with the output length at first",
+                "neo  | fig10b  | ARTIFACT |  60 | 28        | on one A10G SwiftLLM is comparable to vLLM",
+                "apex | fig2    | PRINTED  |   1 | 255;512  | the time grows beyond 256 tokens",
+                "apex | fig3    | PRINTED  |   1 | 4;32     | the CPU typically has less than 10 % of the GPU's speed",
+                "apex | fig6a   | ARTIFACT | 200 | 100      | 84 % to 96 % more throughput than vLLM: at least 84 %",
+                "apex | fig6b   | ARTIFACT | 100 | 2500     | LiveBench: 22 % over vLLM",
+                "apex | fig7    | ARTIFACT | 200 | 0.8;1.5  | on T4 APEX sustains a higher load than vLLM at a latency"
+                        + " of 1 s",
+                "apex | fig8    | ARTIFACT | 300 | 500      | up to 89 % over vLLM on A10",
+                "apex | fig9    | ARTIFACT |  40 | 200      | the kernel adds nothing at 200 output tokens",
+                "apex | speedup | PRINTED  |   1 | 50;800   | on A10 the product rises with the fraction of decoding"
+            })
+    void aShortenedFigureKeepsTheOrderOfTheSystems(
+            String paper, String figure, Fidelity fidelity, int requests, String x, String claim) throws Exception {
+        List<Double> chosen = Stream.of(x.split(";")).map(Double::valueOf).toList();
+
+        Verdict verdict = simulate(shortened(Figure.of(paper, figure), claim, requests, chosen), fidelity)
+                .verdicts()
+                .getFirst();
+
+        assertThat(verdict.outcome()).as(verdict.because()).isNotEqualTo(Verdict.Outcome.NOT_REPRODUCED);
     }
 
     @Test
     void onTheT4NeoSustainsSeveralTimesTheLoadOfTheGpuAlone(@TempDir Path folder) throws Exception {
-        Figure figure = shortened(Figure.of("neo", "fig6c"), 200, List.of(0.5, 1.0, 2.5));
+        Figure figure = shortened(
+                Figure.of("neo", "fig6c"),
+                "563 % higher throughput than vLLM at a latency of 1 s",
+                200,
+                List.of(0.5, 1.0, 2.5));
 
-        List<Reproduction> done =
-                Reproduction.simulate(List.of(figure), List.of(Fidelity.ARTIFACT), 2, reproduction -> {});
-        new ReproductionReport(done).write(folder, "./tandem reproduce FIGURE");
+        List<Reproduction> done = List.of(simulate(figure, Fidelity.ARTIFACT));
+        new ReproductionReport(
+                        done, new Circumstances("abc1234", "two cores", "./tandem reproduce all", "now", 61.4, 90))
+                .write(folder);
 
         Curves curves = Curves.of(figure.experiment(), done.getFirst().points());
         assertThat(curves.value(new Quantity.Load(BASE, 1))).isLessThan(1);
         assertThat(curves.value(new Quantity.Load(OURS, 1))).isEqualTo(2.5);
         assertThat(Files.readString(folder.resolve("index.html")))
-                .contains("./tandem reproduce neo fig6c")
+                .contains("./tandem reproduce neo fig6c --fidelity artifact")
                 .contains(done.getFirst().verdicts().getFirst().because());
         assertThat(Files.readAllLines(folder.resolve("points.jsonl"))).hasSize(4);
+        assertThat(Files.readString(folder.resolve("verdicts.jsonl")))
+                .contains("\"commit\":\"abc1234\",\"machine\":\"two cores\",\"command\":\"./tandem reproduce all\"")
+                .contains("\"seconds\":61,\"cpu_seconds\":90");
         assertThat(folder.resolve("neo-fig6c-t4.svg")).exists();
     }
 
     @Test
     void moreHostBandwidthRaisesTheGainOnTheA10g() throws Exception {
-        Figure figure = shortened(Figure.of("neo", "fig10a"), 400, List.of(200.0));
+        Figure figure = shortened(
+                Figure.of("neo", "fig10a"),
+                "the peak gain rises with the host's memory bandwidth from g5.4xlarge on",
+                400,
+                List.of(200.0));
 
         Curves curves = Curves.of(
-                figure.experiment(),
-                Reproduction.simulate(List.of(figure), List.of(Fidelity.ARTIFACT), 2, reproduction -> {})
-                        .getFirst()
-                        .points());
+                figure.experiment(), simulate(figure, Fidelity.ARTIFACT).points());
 
-        assertThat(curves.value(new Quantity.PeakOrder(List.of("g5.2xlarge", "g5.8xlarge"), "neo", "swiftllm")))
+        assertThat(curves.value(new Quantity.PeakOrder(List.of("g5.4xlarge", "g5.8xlarge"), "neo", "swiftllm")))
                 .isGreaterThan(1);
     }
 
