@@ -8,6 +8,7 @@ import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.kv.PrefixCacheOptions;
 import dev.tandem.engine.kv.PrefixCacheUse;
 import dev.tandem.engine.request.PrefixCaching;
+import dev.tandem.engine.request.Usage;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
@@ -218,8 +219,12 @@ class PrefixCachingTest {
         both.prompt(1, prompt, "");
         harness.submit("second", prompt, EngineHarness.greedy(9));
         harness.run();
-        assertThat(harness.answers.get("second").usage.cachedTokens()).isEqualTo(16);
-        return harness.loop.stats().prefixCache();
+        PrefixCacheUse use = harness.loop.stats().prefixCache();
+        Usage usage = harness.answers.get("second").usage;
+        assertThat(usage.cachedTokens()).isEqualTo(16);
+        assertThat(usage.hostCachedTokens()).isEqualTo((int) use.foundOnHost());
+        assertThat(use.foundOnGpu() + use.foundOnHost()).isEqualTo(16);
+        return use;
     }
 
     private static Policy onTheHost() {
@@ -232,17 +237,23 @@ class PrefixCachingTest {
 
     @Test
     void aPrefixOnTheHostIsReadWhereItIs() {
-        assertThat(runTwo(onTheHost(), onTheHost()).hostHits()).isEqualTo(16);
+        PrefixCacheUse use = runTwo(onTheHost(), onTheHost());
+        assertThat(use.hostHits()).isEqualTo(16);
+        assertThat(use.foundOnHost()).isEqualTo(16);
     }
 
     @Test
     void aPrefixOnTheHostIsCopiedBackForTheGpu() {
-        assertThat(runTwo(onTheHost(), onTheGpu()).copiedHits()).isEqualTo(16);
+        PrefixCacheUse use = runTwo(onTheHost(), onTheGpu());
+        assertThat(use.copiedHits()).isEqualTo(16);
+        assertThat(use.foundOnHost()).isEqualTo(16);
     }
 
     @Test
     void aPrefixOnTheGpuIsCopiedForTheHost() {
-        assertThat(runTwo(onTheGpu(), onTheHost()).copiedHits()).isEqualTo(16);
+        PrefixCacheUse use = runTwo(onTheGpu(), onTheHost());
+        assertThat(use.copiedHits()).isEqualTo(16);
+        assertThat(use.foundOnGpu()).isEqualTo(16);
     }
 
     /** Half of the layers attend to 8 tokens, or all: of a copied prefix of 16 tokens they have the last 8 only. */
