@@ -13,6 +13,7 @@ import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.select.Strategy;
@@ -163,6 +164,33 @@ class PrefixCachingTest {
         slow.run();
         assertThat(slow.tokens("r1")).hasSize(2);
         assertThat(slow.answers.get("r1").usage.cachedTokens()).isEqualTo(4);
+    }
+
+    /** Each request that computes the common prefix is aborted, and the cache is emptied; the next in line goes on. */
+    @Test
+    void nobodyWaitsForEverBehindADeferral() {
+        Budget chunks = new Budget(8, 8, 4);
+        ContentExecutor small = new ContentExecutor(2, 40, 40, 40, 128, Readiness.allEarly());
+        EngineHarness slow = new EngineHarness(
+                small, PolicyScheduler.of(new GpuOnly(chunks, Preemption.RECOMPUTE)), chunks, PrefixCacheOptions.on(1));
+        int aborted = 20;
+        for (int i = 0; i < aborted + 4; i++) {
+            small.prompt(i, PROMPT, "");
+            slow.submit("r" + i, PROMPT, EngineHarness.greedy(2));
+        }
+        for (int i = 0; i < aborted; i++) {
+            slow.step();
+            assertThat(small.plans.getLast().subBatches().getFirst().chunks())
+                    .extracting(Chunk::sequence)
+                    .as("who computes when %d were aborted; the others wait", i)
+                    .containsExactly((long) i);
+            slow.cancel("r" + i);
+            slow.resetPrefixCache();
+        }
+        slow.run();
+        for (int i = aborted; i < aborted + 4; i++) {
+            assertThat(slow.tokens("r" + i)).hasSize(2);
+        }
     }
 
     /**
