@@ -218,6 +218,17 @@ class PrefixCacheTest {
     }
 
     @Test
+    void aBlockOfOutputIsHitOnceItsLastTokenIsComputed() {
+        Sequence sequence = computed(tokens(0, 9));
+        for (int token = 9; token < 12; token++) {
+            assertThat(hit(waiting(tokens(0, 13)))).hasSize(2);
+            sequence.append(token, 0);
+            compute(sequence);
+        }
+        assertThat(hit(waiting(tokens(0, 13)))).hasSize(3);
+    }
+
+    @Test
     void blocksAreNotAdoptedBeyondTheMaxOfSharedOnes() {
         cache = cache(30, -1, 1);
         Sequence first = start(waiting(tokens(0, 10)));
