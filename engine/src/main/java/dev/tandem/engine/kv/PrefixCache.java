@@ -114,13 +114,7 @@ final class PrefixCache {
         }
         Tier tier = of(inTier);
         BlockTable.Found found = sequence.table().found(inTier);
-        if (found.withoutFirst == tier.tree.firstBlocks()) {
-            return NO_BLOCKS; // a probe of the tree misses the CPU's caches (PlanningBenchmark.plan of symmetric)
-        }
-        int max = maxHit(sequence, tier);
-        PrefixNode longest = longestHit(tier.tree, sequence, found.node, max);
-        found.withoutFirst = longest == null && max > 0 ? tier.tree.firstBlocks() : -1;
-        PrefixNode node = complete(tier, longest);
+        PrefixNode node = complete(tier, longestHit(tier.tree, sequence, found.node, maxHit(sequence, tier)));
         if (node != found.node || found.blocks.length != depth(node) * layout.groups()) {
             found.node = node;
             found.blocks = path(node);
@@ -216,7 +210,7 @@ final class PrefixCache {
         while (node != null && node.depth > use.shared()) {
             node = node.previous();
         }
-        table.node(node, of(use.tier()).blockTokens);
+        table.node(node);
         table.hits(use.shared());
         table.registers(sequence.request().caching().enabled());
     }
@@ -268,9 +262,7 @@ final class PrefixCache {
     /** As {@link KvCache#register}. */
     void register(Sequence sequence, int tokens) {
         BlockTable table = sequence.table();
-        // asked for every sequence of a step, few of which have filled a block: without this, 11.8 us for 1,000 of them
-        // in place of 7.5 (PlanningBenchmark.register)
-        if (!table.registers() || tokens < table.nextFull() && !table.isPending()) {
+        if (!table.registers()) {
             return;
         }
         PrefixNode last = table.node();
@@ -291,7 +283,7 @@ final class PrefixCache {
                     break;
                 }
                 parent = node;
-                table.node(node, tier.blockTokens);
+                table.node(node);
             }
         }
         if (table.isPending() && tokens >= hashes.ofPrompt(sequence).length * gpuBlockTokens) {
