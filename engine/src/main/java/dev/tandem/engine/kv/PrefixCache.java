@@ -394,8 +394,7 @@ final class PrefixCache {
                 queries,
                 gpuHits,
                 hostHits,
-                copiedToGpu,
-                copiedToHost,
+                new PrefixCacheUse.Copied(copiedToGpu, copiedToHost),
                 PrefixCacheUse.Tier.of(gpu.pool, layout.groups()),
                 PrefixCacheUse.Tier.of(host.pool, layout.groups()),
                 demotion.blocks());

@@ -6,23 +6,23 @@ package dev.tandem.engine.kv;
  * @param queries tokens of sequences that have started and may hit
  * @param gpuHits how many of them were read in GPU blocks where they were
  * @param hostHits how many of them were read in host blocks where they were
- * @param copiedToGpu how many of them were copied from host blocks to the GPU
- * @param copiedToHost how many of them were copied from GPU blocks to the host
+ * @param copied how many of them were copied from the other tier
  * @param gpu the cache in GPU blocks
  * @param host the cache in host blocks
  * @param demotions host blocks to which prefixes of GPU blocks were copied, before these are needed
  */
 public record PrefixCacheUse(
-        long queries,
-        long gpuHits,
-        long hostHits,
-        long copiedToGpu,
-        long copiedToHost,
-        Tier gpu,
-        Tier host,
-        long demotions) {
+        long queries, long gpuHits, long hostHits, Copied copied, Tier gpu, Tier host, long demotions) {
     /** Of a cache that shares no KV. */
-    static final PrefixCacheUse NONE = new PrefixCacheUse(0, 0, 0, 0, 0, new Tier(0, 0), new Tier(0, 0), 0);
+    static final PrefixCacheUse NONE = new PrefixCacheUse(0, 0, 0, new Copied(0, 0), new Tier(0, 0), new Tier(0, 0), 0);
+
+    /**
+     * Hits that were copied, in tokens.
+     *
+     * @param toGpu from host blocks
+     * @param toHost from GPU blocks
+     */
+    public record Copied(long toGpu, long toHost) {}
 
     /**
      * The cache in the blocks of one tier.
@@ -46,16 +46,16 @@ public record PrefixCacheUse(
 
     /** Hits that were copied from the other tier. */
     public long copiedHits() {
-        return copiedToGpu + copiedToHost;
+        return copied.toGpu + copied.toHost;
     }
 
     /** Hits whose KV was in GPU blocks, wherever it was then read. */
     public long foundOnGpu() {
-        return gpuHits + copiedToHost;
+        return gpuHits + copied.toHost;
     }
 
     /** Hits whose KV was in host blocks, wherever it was then read. */
     public long foundOnHost() {
-        return hostHits + copiedToGpu;
+        return hostHits + copied.toGpu;
     }
 }

@@ -93,7 +93,8 @@ class ServerMetricsTest {
     void theHostTierIsTheExternalCache() {
         ServerMetrics metrics = new ServerMetrics("m");
         PrefixCacheUse.Tier none = new PrefixCacheUse.Tier(0, 0);
-        EngineStats stats = stats(new PrefixCacheUse(1000, 200, 50, 400, 100, none, none, 0));
+        EngineStats stats =
+                stats(new PrefixCacheUse(1000, 200, 50, new PrefixCacheUse.Copied(400, 100), none, none, 0));
         metrics.watch(() -> stats, () -> 0, 16);
         metrics.finished(
                 new Request("a", new int[] {1}, SamplingParams.builder().build(), 0, TextDecoder.none(), event -> {}),
@@ -132,7 +133,7 @@ class ServerMetricsTest {
     private static ServerMetrics watchingEverything() {
         ServerMetrics metrics = new ServerMetrics("m");
         PrefixCacheUse.Tier none = new PrefixCacheUse.Tier(0, 0);
-        EngineStats stats = stats(new PrefixCacheUse(0, 0, 0, 0, 0, none, none, 0));
+        EngineStats stats = stats(new PrefixCacheUse(0, 0, 0, new PrefixCacheUse.Copied(0, 0), none, none, 0));
         metrics.watch(() -> stats, () -> 0, 16);
         metrics.watchKvEvents(() -> 0, () -> 0);
         CostModel cost = TestProfile.model();
