@@ -58,7 +58,7 @@ class ServedIdealTest {
         Request request =
                 new Request("r", new int[1], SamplingParams.builder().build(), 0, TextDecoder.none(), event -> {});
         for (int i = 0; i < requests; i++) {
-            ideal.finished(request, FinishReason.LENGTH, new Usage(prompt, output, 0, 0, 0, 0, 0, 0, List.of()));
+            ideal.finished(request, FinishReason.LENGTH, new Usage(prompt, output, 0, 0, 0, 0, 0, 0, 0, List.of()));
         }
     }
 

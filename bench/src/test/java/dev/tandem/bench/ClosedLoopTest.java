@@ -78,7 +78,7 @@ class ClosedLoopTest {
     }
 
     private static TokenEvent finished() {
-        return new TokenEvent.Finished(FinishReason.LENGTH, "", "", new Usage(3, 3, 0, 0, 0, 0, 1, 0, List.of()));
+        return new TokenEvent.Finished(FinishReason.LENGTH, "", "", new Usage(3, 3, 0, 0, 0, 0, 1, 0, 0, List.of()));
     }
 
     private static TokenEvent failed() {

@@ -32,7 +32,9 @@ class RecorderTest {
             recorder.nextToken(REQUEST, 2_000_000 + i * 2_000_000L);
         }
         recorder.finished(
-                REQUEST, FinishReason.LENGTH, new Usage(10, 3, 1_000_000, 5_000_000, 11_000_000, 1, 1, 0, List.of()));
+                REQUEST,
+                FinishReason.LENGTH,
+                new Usage(10, 3, 1_000_000, 5_000_000, 11_000_000, 1, 1, 0, 0, List.of()));
     }
 
     @Test
@@ -67,7 +69,7 @@ class RecorderTest {
 
     @Test
     void aRequestOfOneTokenHasNoTimePerToken() {
-        recorder.finished(REQUEST, FinishReason.STOP, new Usage(10, 1, 0, 5_000_000, 5_000_000, 0, 0, 0, List.of()));
+        recorder.finished(REQUEST, FinishReason.STOP, new Usage(10, 1, 0, 5_000_000, 5_000_000, 0, 0, 0, 0, List.of()));
         assertThat(recorder.snapshot().perToken()).isEmpty();
     }
 

@@ -42,6 +42,14 @@ class PrefixCacheTest {
                 assertThat(metrics).contains(name + "_hits_total{engine=\"0\",model_name=\"fake\"} 12.0");
             }
             assertThat(metrics).contains("vllm:prompt_tokens_cached_total{engine=\"0\",model_name=\"fake\"} 12.0");
+            String bySource = "vllm:prompt_tokens_by_source_total{engine=\"0\",model_name=\"fake\",source=\"";
+            assertThat(metrics)
+                    .contains(bySource + "local_compute\"} 16.0")
+                    .contains(bySource + "local_cache_hit\"} 12.0")
+                    .contains(bySource + "external_kv_transfer\"} 0.0");
+            assertThat(metrics)
+                    .as("there is no host tier to ask")
+                    .contains("vllm:external_prefix_cache_queries_total{engine=\"0\",model_name=\"fake\"} 0.0");
         }
     }
 

@@ -288,7 +288,8 @@ public final class KvCache implements KvCapacity {
         BlockTable table = sequence.table();
         table.tier(use.tier());
         list(sequence, use, use.tokens());
-        boolean first = sequence.startAt(use.tokens());
+        int shared = use.shared() * blockTokens(use.tier());
+        boolean first = sequence.startAt(use.tokens(), use.tier() == KvTier.HOST ? shared : use.tokens() - shared);
         if (prefixes != null) {
             prefixes.started(sequence, use, first);
         }

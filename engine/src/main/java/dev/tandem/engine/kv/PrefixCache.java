@@ -44,7 +44,8 @@ final class PrefixCache {
     private long queries;
     private long gpuHits;
     private long hostHits;
-    private long copiedHits;
+    private long copiedToGpu;
+    private long copiedToHost;
 
     /**
      * Creates an empty cache. The pools tell it of evictions by {@link #evict}.
@@ -236,9 +237,17 @@ final class PrefixCache {
 
     private void count(Sequence sequence, PrefixUse use, int shared) {
         queries += sequence.length();
-        gpuHits += use.tier() == KvTier.GPU ? shared : 0;
-        hostHits += use.tier() == KvTier.HOST ? shared : 0;
-        copiedHits += use.tokens() - shared;
+        int copied = use.tokens() - shared;
+        switch (use.tier()) {
+            case GPU -> {
+                gpuHits += shared;
+                copiedToGpu += copied;
+            }
+            case HOST -> {
+                hostHits += shared;
+                copiedToHost += copied;
+            }
+        }
         long[] prompt = hashes.ofPrompt(sequence);
         int next = use.tokens() / gpuBlockTokens;
         boolean fromHost = use.tokens() > 0 && (use.tier() == KvTier.HOST || use.copies());
@@ -385,7 +394,7 @@ final class PrefixCache {
                 queries,
                 gpuHits,
                 hostHits,
-                copiedHits,
+                new PrefixCacheUse.Copied(copiedToGpu, copiedToHost),
                 PrefixCacheUse.Tier.of(gpu.pool, layout.groups()),
                 PrefixCacheUse.Tier.of(host.pool, layout.groups()),
                 demotion.blocks());

@@ -6,15 +6,23 @@ package dev.tandem.engine.kv;
  * @param queries tokens of sequences that have started and may hit
  * @param gpuHits how many of them were read in GPU blocks where they were
  * @param hostHits how many of them were read in host blocks where they were
- * @param copiedHits how many of them were copied from the other tier
+ * @param copied how many of them were copied from the other tier
  * @param gpu the cache in GPU blocks
  * @param host the cache in host blocks
  * @param demotions host blocks to which prefixes of GPU blocks were copied, before these are needed
  */
 public record PrefixCacheUse(
-        long queries, long gpuHits, long hostHits, long copiedHits, Tier gpu, Tier host, long demotions) {
+        long queries, long gpuHits, long hostHits, Copied copied, Tier gpu, Tier host, long demotions) {
     /** Of a cache that shares no KV. */
-    static final PrefixCacheUse NONE = new PrefixCacheUse(0, 0, 0, 0, new Tier(0, 0), new Tier(0, 0), 0);
+    static final PrefixCacheUse NONE = new PrefixCacheUse(0, 0, 0, new Copied(0, 0), new Tier(0, 0), new Tier(0, 0), 0);
+
+    /**
+     * Hits that were copied, in tokens.
+     *
+     * @param toGpu from host blocks
+     * @param toHost from GPU blocks
+     */
+    public record Copied(long toGpu, long toHost) {}
 
     /**
      * The cache in the blocks of one tier.
@@ -33,6 +41,21 @@ public record PrefixCacheUse(
 
     /** Tokens that were not computed, because their KV was in the cache. */
     public long hits() {
-        return gpuHits + hostHits + copiedHits;
+        return foundOnGpu() + foundOnHost();
+    }
+
+    /** Hits that were copied from the other tier. */
+    public long copiedHits() {
+        return copied.toGpu + copied.toHost;
+    }
+
+    /** Hits whose KV was in GPU blocks, wherever it was then read. */
+    public long foundOnGpu() {
+        return gpuHits + copied.toHost;
+    }
+
+    /** Hits whose KV was in host blocks, wherever it was then read. */
+    public long foundOnHost() {
+        return hostHits + copied.toGpu;
     }
 }

@@ -39,6 +39,8 @@ public final class Sequence {
     /** Negative until the sequence starts. */
     private int cachedTokens = -1;
 
+    private int hostCachedTokens;
+
     private RequestState state = RequestState.WAITING;
     private BitmaskTiming bitmaskTiming = BitmaskTiming.IN_TIME;
 
@@ -189,18 +191,27 @@ public final class Sequence {
     /**
      * Starts with the KV of the first {@code cached} tokens in the cache.
      *
+     * @param onHost how many of them were found in host blocks
      * @return whether this is the first start
      */
-    public boolean startAt(int cached) {
+    public boolean startAt(int cached, int onHost) {
         computed = cached;
         boolean first = cachedTokens < 0;
-        cachedTokens = first ? cached : cachedTokens;
+        if (first) {
+            cachedTokens = cached;
+            hostCachedTokens = onHost;
+        }
         return first;
     }
 
     /** Tokens whose KV was in the prefix cache when the sequence first started. */
     public int cachedTokens() {
         return Math.max(0, cachedTokens);
+    }
+
+    /** How many of the {@link #cachedTokens} were found in host blocks. */
+    public int hostCachedTokens() {
+        return hostCachedTokens;
     }
 
     /** Sets the computed tokens to 0, so that they are computed again. The caller frees the blocks. */

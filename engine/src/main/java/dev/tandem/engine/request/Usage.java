@@ -14,6 +14,7 @@ import java.util.List;
  * @param preemptions times the request lost its KV blocks to others
  * @param hostTokens output tokens whose attention read host KV
  * @param cachedTokens prompt tokens whose KV was in the prefix cache when the request first started
+ * @param hostCachedTokens how many of them were found in host blocks
  * @param moves where its KV was, if the request is traced; at most the first 64 moves
  */
 public record Usage(
@@ -25,6 +26,7 @@ public record Usage(
         int preemptions,
         int hostTokens,
         int cachedTokens,
+        int hostCachedTokens,
         List<KvMove> moves) {
     /** The usage of a sequence that ends now. */
     public static Usage of(Sequence sequence, long now) {
@@ -38,6 +40,7 @@ public record Usage(
                 sequence.tiers().preemptions(),
                 sequence.tiers().hostTokens(),
                 sequence.cachedTokens(),
+                sequence.hostCachedTokens(),
                 sequence.tiers().moves());
     }
 }

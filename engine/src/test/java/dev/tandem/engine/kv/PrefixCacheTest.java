@@ -65,6 +65,10 @@ class PrefixCacheTest {
         return sequence(PrefixCaching.SHARED, prompt);
     }
 
+    private Sequence salted(String salt, int... prompt) {
+        return sequence(PrefixCaching.salted(salt), prompt);
+    }
+
     private int[] hit(Sequence sequence) {
         return cache.hit(sequence, KvTier.GPU);
     }
@@ -168,12 +172,26 @@ class PrefixCacheTest {
         assertThat(hit(waiting(other))).isEmpty();
     }
 
-    @Test
-    void otherSaltsNeverMeet() {
-        cache.release(compute(start(sequence(PrefixCaching.salted("a"), tokens(0, 9)))));
-        assertThat(hit(sequence(PrefixCaching.salted("a"), tokens(0, 9)))).hasSize(2);
-        assertThat(hit(sequence(PrefixCaching.salted("b"), tokens(0, 9)))).isEmpty();
-        assertThat(hit(waiting(tokens(0, 9)))).isEmpty();
+    /**
+     * Every salt has a prefix of its own in the tree, so its root is there when it asks for another's.
+     *
+     * @param hashMask 0: all hashes are equal
+     */
+    @ParameterizedTest
+    @ValueSource(longs = {-1, 0})
+    void otherSaltsNeverMeet(long hashMask) {
+        cache = cache(30, hashMask, Long.MAX_VALUE);
+        List<String> salts = List.of("", "a", "b");
+        for (int i = 0; i < salts.size(); i++) {
+            cache.release(compute(start(salted(salts.get(i), tokens(100 * i, 100 * i + 9)))));
+        }
+        for (int i = 0; i < salts.size(); i++) {
+            for (String asking : salts) {
+                assertThat(hit(salted(asking, tokens(100 * i, 100 * i + 9))))
+                        .as("'%s' asks for the prefix of '%s'", asking, salts.get(i))
+                        .hasSize(asking.equals(salts.get(i)) ? 2 : 0);
+            }
+        }
     }
 
     @Test
@@ -197,6 +215,17 @@ class PrefixCacheTest {
         cache.release(first);
         assertThat(used()).isEqualTo(3);
         assertThat(hit(waiting(tokens(0, 10)))).hasSize(2);
+    }
+
+    @Test
+    void aBlockOfOutputIsHitOnceItsLastTokenIsComputed() {
+        Sequence sequence = computed(tokens(0, 9));
+        for (int token = 9; token < 12; token++) {
+            assertThat(hit(waiting(tokens(0, 13)))).hasSize(2);
+            sequence.append(token, 0);
+            compute(sequence);
+        }
+        assertThat(hit(waiting(tokens(0, 13)))).hasSize(3);
     }
 
     @Test
@@ -510,20 +539,28 @@ class PrefixCacheTest {
         assertThat(cache.takeEvents()).isEmpty();
     }
 
-    /** Short hashes collide often: they must cost hits, and never bring KV of other tokens or another salt. */
+    /**
+     * Short hashes collide often: they must cost hits, and never bring KV of other tokens or another salt. The asking
+     * salt has prefixes of its own on both tiers, whose tokens no other prompt has.
+     */
     @Test
     void aHashOfFourBitsCostsHitsNeverContent() {
         cache = cache(300, 15, Long.MAX_VALUE);
         SplittableRandom random = new SplittableRandom(11);
+        int[] own = tokens(100, 117);
         for (int i = 0; i < 200; i++) {
-            String salt = i % 2 == 0 ? "a" : "b";
             int[] prompt = random.ints(9, 0, 3).toArray();
-            Sequence sequence = sequence(PrefixCaching.salted(salt), prompt);
             KvTier tier = i % 3 == 0 ? KvTier.HOST : KvTier.GPU;
-            cache.release(compute(start(sequence, tier)));
-            String other = i % 2 == 0 ? "b" : "c";
-            int hits = hit(sequence(PrefixCaching.salted(other + i), prompt)).length;
-            assertThat(hits).as("seed 11, sequence %d", i).isZero();
+            cache.release(compute(start(salted(i % 2 == 0 ? "a" : "b", prompt), tier)));
+            cache.release(compute(start(salted("asking", own), tier)));
+            assertThat(cache.hit(salted("asking", own), tier)).isNotEmpty();
+            assertThat(cache.hit(salted("asking", prompt), tier))
+                    .as("seed 11, sequence %d", i)
+                    .isEmpty();
+            prompt[random.nextInt(4)] = 3;
+            assertThat(cache.hit(salted(i % 2 == 0 ? "a" : "b", prompt), tier))
+                    .as("other tokens, seed 11, sequence %d", i)
+                    .isEmpty();
             cache.checkIntegrity(List.of());
         }
         assertThat(cache.prefixCacheUse().hits()).isPositive();

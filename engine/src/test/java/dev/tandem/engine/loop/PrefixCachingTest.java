@@ -8,10 +8,12 @@ import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.kv.PrefixCacheOptions;
 import dev.tandem.engine.kv.PrefixCacheUse;
 import dev.tandem.engine.request.PrefixCaching;
+import dev.tandem.engine.request.Usage;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.select.Strategy;
@@ -164,6 +166,33 @@ class PrefixCachingTest {
         assertThat(slow.answers.get("r1").usage.cachedTokens()).isEqualTo(4);
     }
 
+    /** Each request that computes the common prefix is aborted, and the cache is emptied; the next in line goes on. */
+    @Test
+    void nobodyWaitsForEverBehindADeferral() {
+        Budget chunks = new Budget(8, 8, 4);
+        ContentExecutor small = new ContentExecutor(2, 40, 40, 40, 128, Readiness.allEarly());
+        EngineHarness slow = new EngineHarness(
+                small, PolicyScheduler.of(new GpuOnly(chunks, Preemption.RECOMPUTE)), chunks, PrefixCacheOptions.on(1));
+        int aborted = 20;
+        for (int i = 0; i < aborted + 4; i++) {
+            small.prompt(i, PROMPT, "");
+            slow.submit("r" + i, PROMPT, EngineHarness.greedy(2));
+        }
+        for (int i = 0; i < aborted; i++) {
+            slow.step();
+            assertThat(small.plans.getLast().subBatches().getFirst().chunks())
+                    .extracting(Chunk::sequence)
+                    .as("who computes when %d were aborted; the others wait", i)
+                    .containsExactly((long) i);
+            slow.cancel("r" + i);
+            slow.resetPrefixCache();
+        }
+        slow.run();
+        for (int i = aborted; i < aborted + 4; i++) {
+            assertThat(slow.tokens("r" + i)).hasSize(2);
+        }
+    }
+
     /**
      * A request that comes back for an evicted prefix starts the copies to the host, although other evictions have
      * overwritten what is remembered of some of its blocks: with the first one alone, seed 4 copied nothing.
@@ -218,8 +247,12 @@ class PrefixCachingTest {
         both.prompt(1, prompt, "");
         harness.submit("second", prompt, EngineHarness.greedy(9));
         harness.run();
-        assertThat(harness.answers.get("second").usage.cachedTokens()).isEqualTo(16);
-        return harness.loop.stats().prefixCache();
+        PrefixCacheUse use = harness.loop.stats().prefixCache();
+        Usage usage = harness.answers.get("second").usage;
+        assertThat(usage.cachedTokens()).isEqualTo(16);
+        assertThat(usage.hostCachedTokens()).isEqualTo((int) use.foundOnHost());
+        assertThat(use.foundOnGpu() + use.foundOnHost()).isEqualTo(16);
+        return use;
     }
 
     private static Policy onTheHost() {
@@ -232,17 +265,23 @@ class PrefixCachingTest {
 
     @Test
     void aPrefixOnTheHostIsReadWhereItIs() {
-        assertThat(runTwo(onTheHost(), onTheHost()).hostHits()).isEqualTo(16);
+        PrefixCacheUse use = runTwo(onTheHost(), onTheHost());
+        assertThat(use.hostHits()).isEqualTo(16);
+        assertThat(use.foundOnHost()).isEqualTo(16);
     }
 
     @Test
     void aPrefixOnTheHostIsCopiedBackForTheGpu() {
-        assertThat(runTwo(onTheHost(), onTheGpu()).copiedHits()).isEqualTo(16);
+        PrefixCacheUse use = runTwo(onTheHost(), onTheGpu());
+        assertThat(use.copiedHits()).isEqualTo(16);
+        assertThat(use.foundOnHost()).isEqualTo(16);
     }
 
     @Test
     void aPrefixOnTheGpuIsCopiedForTheHost() {
-        assertThat(runTwo(onTheGpu(), onTheHost()).copiedHits()).isEqualTo(16);
+        PrefixCacheUse use = runTwo(onTheGpu(), onTheHost());
+        assertThat(use.copiedHits()).isEqualTo(16);
+        assertThat(use.foundOnGpu()).isEqualTo(16);
     }
 
     /** Half of the layers attend to 8 tokens, or all: of a copied prefix of 16 tokens they have the last 8 only. */

@@ -20,7 +20,7 @@ import org.junit.jupiter.api.Test;
 
 /** Shadow verification, with the test in place of the engine. */
 class ShadowVerificationTest {
-    private static final Usage USAGE = new Usage(3, 3, 0, 0, 0, 0, 1, 0, List.of());
+    private static final Usage USAGE = new Usage(3, 3, 0, 0, 0, 0, 1, 0, 0, List.of());
 
     private final List<TokenEvent> seen = new ArrayList<>();
     private final List<Request> again = new ArrayList<>();

@@ -36,6 +36,9 @@ public class EngineMetrics implements EngineListener {
     private final DoubleConsumer shadowVerification;
     private final DoubleConsumer promptTokens;
     private final DoubleConsumer cachedTokens;
+    private final DoubleConsumer computedTokens;
+    private final DoubleConsumer cachedOnGpu;
+    private final DoubleConsumer cachedOnHost;
     private final DoubleConsumer generationTokens;
     private final DoubleConsumer hostTokens;
     private final DoubleConsumer stepsSampledLater;
@@ -61,6 +64,9 @@ public class EngineMetrics implements EngineListener {
         shadowVerification = registry.histogram(Metric.SHADOW_VERIFICATION_DIFFERENCE);
         promptTokens = registry.counter(Metric.PROMPT_TOKENS);
         cachedTokens = registry.counter(Metric.PROMPT_TOKENS_CACHED);
+        computedTokens = registry.counter(Metric.PROMPT_TOKENS_BY_SOURCE, "local_compute");
+        cachedOnGpu = registry.counter(Metric.PROMPT_TOKENS_BY_SOURCE, "local_cache_hit");
+        cachedOnHost = registry.counter(Metric.PROMPT_TOKENS_BY_SOURCE, "external_kv_transfer");
         generationTokens = registry.counter(Metric.GENERATION_TOKENS);
         hostTokens = registry.counter(Metric.HOST_DECODE_TOKENS);
         stepsSampledLater = registry.counter(Metric.STEPS_SAMPLED_LATER);
@@ -81,11 +87,13 @@ public class EngineMetrics implements EngineListener {
                 Metric.REQUESTS_WAITING,
                 () -> waiting.get() + stats.get().requests().swapped());
         read(Metric.KV_CACHE_USAGE, () -> usage(stats.get().gpu()));
+        read(Metric.GPU_CACHE_USAGE, () -> usage(stats.get().gpu()));
         read(Metric.IN_FLIGHT_TOKENS, () -> stats.get().requests().inFlight());
         read(Metric.HOST_LOST, () -> stats.get().hostLost().isEmpty() ? 0 : 1);
         read(Metric.HOST_KV_CACHE_USAGE, () -> usage(stats.get().host()));
         read(Metric.PREEMPTIONS, () -> stats.get().preemptions());
         watchPrefixCache(() -> stats.get().prefixCache());
+        read(Metric.EXTERNAL_PREFIX_CACHE_QUERIES, () -> externalQueries(stats.get()));
         read(Metric.PREFIX_CACHE_USAGE, () -> cached(stats.get()));
         EngineStats now = stats.get();
         String[] sizes = {
@@ -98,9 +106,10 @@ public class EngineMetrics implements EngineListener {
 
     private void watchPrefixCache(Supplier<PrefixCacheUse> use) {
         read(Metric.PREFIX_CACHE_QUERIES, () -> use.get().queries());
-        read(Metric.PREFIX_CACHE_HITS, () -> use.get().hits());
+        read(Metric.PREFIX_CACHE_HITS, () -> use.get().foundOnGpu());
+        read(Metric.EXTERNAL_PREFIX_CACHE_HITS, () -> use.get().foundOnHost());
         read(Metric.GPU_PREFIX_CACHE_QUERIES, () -> use.get().queries());
-        read(Metric.GPU_PREFIX_CACHE_HITS, () -> use.get().hits());
+        read(Metric.GPU_PREFIX_CACHE_HITS, () -> use.get().foundOnGpu());
         registry.read(Metric.PREFIX_CACHE_HITS_BY_SOURCE, values -> {
             PrefixCacheUse now = use.get();
             values.set(now.gpuHits(), "gpu");
@@ -146,6 +155,11 @@ public class EngineMetrics implements EngineListener {
         registry.read(metric, values -> values.set(value.getAsDouble()));
     }
 
+    private static double externalQueries(EngineStats stats) {
+        PrefixCacheUse use = stats.prefixCache();
+        return stats.host().blocks() == 0 ? 0 : use.queries() - use.foundOnGpu();
+    }
+
     private static double cached(EngineStats stats) {
         int blocks = stats.gpu().blocks();
         return blocks == 0 ? 0 : (double) stats.prefixCache().gpu().cachedBlocks() / blocks;
@@ -181,6 +195,9 @@ public class EngineMetrics implements EngineListener {
         Objects.requireNonNull(finished.get(reason)).accept(1);
         promptTokens.accept(usage.promptTokens());
         cachedTokens.accept(usage.cachedTokens());
+        computedTokens.accept(usage.promptTokens() - usage.cachedTokens());
+        cachedOnGpu.accept(usage.cachedTokens() - usage.hostCachedTokens());
+        cachedOnHost.accept(usage.hostCachedTokens());
         promptLength.accept(usage.promptTokens());
         generationLength.accept(usage.completionTokens());
         endToEnd.accept(usage.total() / 1e9);

@@ -43,6 +43,12 @@ public enum Metric {
             Type.COUNTER,
             Unit.TOKENS,
             "Prompt tokens of finished requests that were in the prefix cache."),
+    PROMPT_TOKENS_BY_SOURCE(
+            "vllm:prompt_tokens_by_source_total",
+            Type.COUNTER,
+            Unit.TOKENS,
+            "Prompt tokens of finished requests: computed, found in GPU blocks, or found in host blocks.",
+            "source"),
     GENERATION_TOKENS("vllm:generation_tokens_total", Type.COUNTER, Unit.TOKENS, "Output tokens."),
     REQUEST_SUCCESS(
             "vllm:request_success_total",
@@ -67,6 +73,11 @@ public enum Metric {
             Type.GAUGE,
             Unit.FRACTION,
             "Fraction of the GPU pool's blocks in use; 1 is all."),
+    GPU_CACHE_USAGE(
+            "vllm:gpu_cache_usage_perc",
+            Type.GAUGE,
+            Unit.FRACTION,
+            "The same as vllm:kv_cache_usage_perc, for routers made for older servers."),
     CACHE_CONFIG(
             "vllm:cache_config_info",
             Type.GAUGE,
@@ -84,7 +95,17 @@ public enum Metric {
             "vllm:prefix_cache_hits_total",
             Type.COUNTER,
             Unit.TOKENS,
-            "Tokens of requests that were found in the prefix cache and not computed."),
+            "Tokens of requests that were found in GPU blocks and not computed."),
+    EXTERNAL_PREFIX_CACHE_QUERIES(
+            "vllm:external_prefix_cache_queries_total",
+            Type.COUNTER,
+            Unit.TOKENS,
+            "Tokens of vllm:prefix_cache_queries_total that were not found in GPU blocks; 0 without a host tier."),
+    EXTERNAL_PREFIX_CACHE_HITS(
+            "vllm:external_prefix_cache_hits_total",
+            Type.COUNTER,
+            Unit.TOKENS,
+            "Tokens of requests that were found in host blocks and not computed."),
     GPU_PREFIX_CACHE_QUERIES(
             "vllm:gpu_prefix_cache_queries_total",
             Type.COUNTER,

@@ -6,6 +6,11 @@ import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.kv.PrefixCacheUse;
 import dev.tandem.engine.observe.EngineStats;
 import dev.tandem.engine.observe.StepRecord;
+import dev.tandem.engine.request.FinishReason;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.request.TextDecoder;
+import dev.tandem.engine.request.Usage;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.StepTimes;
 import dev.tandem.engine.strategy.StepPredictor;
@@ -83,16 +88,52 @@ class ServerMetricsTest {
         }
     }
 
-    private static ServerMetrics watchingEverything() {
+    /** 1,000 tokens were looked up; 300 of them lay in GPU blocks and 450 in host blocks. */
+    @Test
+    void theHostTierIsTheExternalCache() {
         ServerMetrics metrics = new ServerMetrics("m");
         PrefixCacheUse.Tier none = new PrefixCacheUse.Tier(0, 0);
-        EngineStats stats = new EngineStats(
+        EngineStats stats =
+                stats(new PrefixCacheUse(1000, 200, 50, new PrefixCacheUse.Copied(400, 100), none, none, 0));
+        metrics.watch(() -> stats, () -> 0, 16);
+        metrics.finished(
+                new Request("a", new int[] {1}, SamplingParams.builder().build(), 0, TextDecoder.none(), event -> {}),
+                FinishReason.LENGTH,
+                new Usage(90, 5, 0, 0, 0, 0, 0, 70, 30, List.of()));
+        String labels = "{engine=\"0\",model_name=\"m\"} ";
+        String bySource = "vllm:prompt_tokens_by_source_total{engine=\"0\",model_name=\"m\",source=\"";
+        assertThat(scrape(metrics))
+                .contains("vllm:prefix_cache_queries_total" + labels + "1000.0\n")
+                .contains("vllm:prefix_cache_hits_total" + labels + "300.0\n")
+                .contains("vllm:gpu_prefix_cache_hits_total" + labels + "300.0\n")
+                .contains("vllm:external_prefix_cache_queries_total" + labels + "700.0\n")
+                .contains("vllm:external_prefix_cache_hits_total" + labels + "450.0\n")
+                .contains("vllm:prompt_tokens_total" + labels + "90.0\n")
+                .contains("vllm:prompt_tokens_cached_total" + labels + "70.0\n")
+                .contains(bySource + "local_compute\"} 20.0\n")
+                .contains(bySource + "local_cache_hit\"} 40.0\n")
+                .contains(bySource + "external_kv_transfer\"} 30.0\n")
+                .contains("vllm:kv_cache_usage_perc" + labels + "0.25\n")
+                .contains("vllm:gpu_cache_usage_perc" + labels + "0.25\n")
+                .contains("source=\"gpu\"} 200.0\n")
+                .contains("source=\"host\"} 50.0\n")
+                .contains("source=\"copied\"} 500.0\n");
+    }
+
+    private static EngineStats stats(PrefixCacheUse use) {
+        return new EngineStats(
                 new EngineStats.Requests(0, 0, 0, 0, 0),
                 new EngineStats.Pool(8, 2),
                 new EngineStats.Pool(4, 1),
                 0,
-                new PrefixCacheUse(0, 0, 0, 0, none, none, 0),
+                use,
                 "");
+    }
+
+    private static ServerMetrics watchingEverything() {
+        ServerMetrics metrics = new ServerMetrics("m");
+        PrefixCacheUse.Tier none = new PrefixCacheUse.Tier(0, 0);
+        EngineStats stats = stats(new PrefixCacheUse(0, 0, 0, new PrefixCacheUse.Copied(0, 0), none, none, 0));
         metrics.watch(() -> stats, () -> 0, 16);
         metrics.watchKvEvents(() -> 0, () -> 0);
         CostModel cost = TestProfile.model();
