@@ -23,6 +23,8 @@ public final class BlockTable extends GroupTable {
     private List<KvView> allViews = List.of();
     /** Of the last block that is registered. */
     private @Nullable PrefixNode node;
+    /** Tokens up to the end of the block after it. */
+    private int nextFull;
     /** Whether full blocks are registered in the prefix tree of the tier. */
     private boolean registers;
     /** Whether some full block of the prompt is yet to be registered. */
@@ -42,6 +44,10 @@ public final class BlockTable extends GroupTable {
         PrefixNode node;
 
         int[] blocks = {};
+        /**
+         * {@link PrefixTree#firstBlocks} when the tree had no first block of the sequence; -1 when that is not known.
+         */
+        long withoutFirst = -1;
     }
 
     /** Where the blocks are. */
@@ -138,8 +144,15 @@ public final class BlockTable extends GroupTable {
         return node;
     }
 
-    void node(@Nullable PrefixNode next) {
+    /** Tokens up to the end of the first block that is not registered: with fewer there is nothing to register. */
+    int nextFull() {
+        return nextFull;
+    }
+
+    /** @param blockTokens tokens per block of the tier */
+    void node(@Nullable PrefixNode next, int blockTokens) {
         node = next;
+        nextFull = (next == null ? 1 : next.depth + 1) * blockTokens;
     }
 
     boolean registers() {

@@ -31,6 +31,8 @@ final class PrefixTree {
     /** By salt; a root is there while it has children. */
     private final Map<String, PrefixNode.Root> roots = new HashMap<>();
 
+    private long firstBlocks;
+
     /**
      * Creates an empty tree over a pool of {@code blocks} blocks.
      *
@@ -42,6 +44,11 @@ final class PrefixTree {
         this.hashes = hashes;
         this.log = log;
         this.buckets = new PrefixNode[Integer.highestOneBit(Math.max(1, blocks)) << 1];
+    }
+
+    /** First blocks of prefixes that were added so far: until it changes, who hits nothing will hit nothing. */
+    long firstBlocks() {
+        return firstBlocks;
     }
 
     /** The root of a salt; null while it has no children. */
@@ -104,6 +111,7 @@ final class PrefixTree {
     /** Adds the child that {@link #child} does not find, and says which blocks hold its KV. */
     PrefixNode add(PrefixNode parent, long hash, int[] tokens, int... blocks) {
         PrefixNode node = parent.child(hash, tokens, blocks);
+        firstBlocks += node.depth == 1 ? 1 : 0;
         int bucket = bucket(hash);
         node.nextInBucket = buckets[bucket];
         buckets[bucket] = node;
