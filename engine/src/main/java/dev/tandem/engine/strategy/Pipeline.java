@@ -213,9 +213,11 @@ public record Pipeline(
         int forHostTokens = deviations.has(Deviation.RESERVED_HOST_TOKENS)
                 ? Math.min(hostTokens, maxRows / ROWS_PER_HOST_TOKEN)
                 : 0;
-        if (deviations.has(Deviation.WHOLE_TILES)) {
+        // fewer than twice the rows keep the target, so with a slow CPU there is nothing to search
+        if (deviations.has(Deviation.WHOLE_TILES)
+                && allHide(state, hostTokens, predictor.cost().linear(Math.min(most, 2 * maxRows)))) {
             int whole = wholeTiles(maxRows, most);
-            if (hostTokens * meanHostAttention(state) <= predictor.cost().linear(whole)) {
+            if (allHide(state, hostTokens, predictor.cost().linear(whole))) {
                 return Math.min(whole, budget.maxBatchTokens() - forHostTokens);
             }
         }
@@ -243,14 +245,21 @@ public record Pipeline(
         return (predictor.cost().linear(rows) + predictor.cost().linear(TILE)) / rows;
     }
 
-    /** Seconds of the CPU for a host token's attention in a layer, on average; 0 without host tokens. */
-    private double meanHostAttention(SchedulerState state) {
+    /**
+     * Whether the CPU's attention of all host tokens in a layer takes no more than so many seconds.
+     *
+     * @param hostTokens those on the host, and others, which count as the mean of these
+     */
+    private boolean allHide(SchedulerState state, int hostTokens, double seconds) {
         long context = 0;
+        int tokens = 0;
         for (Sequence sequence : state.host()) {
             context += state.context(sequence);
+            if (++tokens % TILE == 0 && predictor.cost().cpuAttention(tokens, context) > seconds) {
+                return false;
+            }
         }
-        int tokens = state.host().size();
-        return tokens == 0 ? 0 : predictor.cost().cpuAttention(tokens, context) / tokens;
+        return tokens == 0 || predictor.cost().cpuAttention(tokens, context) * hostTokens / tokens <= seconds;
     }
 
     /** Whether the GEMMs of a step of so many rows take no more than their part of the target per token. */
@@ -295,8 +304,8 @@ public record Pipeline(
     }
 
     /**
-     * Whether a host token is worth what the GEMMs of its sub-batch take longer. A row can begin a tile, which costs as
-     * much as all of its rows: then the tokens that are left and hide there must raise the requests per second.
+     * Whether a host token is worth what the GEMMs of its sub-batch take longer. Its row can begin a tile, which costs
+     * as much as all of its rows: then the tokens that are left and hide there must raise the requests per second.
      *
      * @param left tokens after this one
      */
@@ -304,15 +313,15 @@ public record Pipeline(
         Load zero = draft.load(0);
         Load one = draft.load(1);
         int rows = draft.load(batch).rows();
-        double longer = predictor.cost().linear(rows + 1) - predictor.cost().linear(rows);
-        double requests = zero.requests() + one.requests();
-        double seconds = predictor.linear(zero) + predictor.linear(one);
-        if (rows == 0 || !deviations.has(Deviation.WHOLE_TILES) || seconds >= requests * longer) {
+        Load measured = one.cpuRows() > 0 ? one : zero;
+        if (rows == 0 || rows % TILE != 0 || measured.cpuRows() == 0 || !deviations.has(Deviation.WHOLE_TILES)) {
             return true;
         }
+        double each = predictor.cpuAttention(measured) / measured.cpuRows();
+        double longer = predictor.cost().linear(rows + 1) - predictor.cost().linear(rows);
         double slack = batch == 0 ? predictor.slackInZero(zero, one) : predictor.slackInOne(zero, one);
-        double hide = slack / meanHostAttention(draft.state());
-        return Math.min(hide, left + 1) * seconds >= requests * longer;
+        double hide = Math.min(slack / each, left + 1);
+        return hide * (predictor.linear(zero) + predictor.linear(one)) >= (zero.requests() + one.requests()) * longer;
     }
 
     /**
