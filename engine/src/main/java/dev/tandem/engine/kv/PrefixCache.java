@@ -268,8 +268,8 @@ final class PrefixCache {
     /** As {@link KvCache#register}. */
     void register(Sequence sequence, int tokens) {
         BlockTable table = sequence.table();
-        // asked for every sequence of a step, few of which have filled a block: without this, 11.8 us for 1,000 of them
-        // in place of 7.5 (PlanningBenchmark.register)
+        // asked for every sequence of a step, few of which have filled a block: without this, 8.0 us for 1,000 of them
+        // in place of 6.8 (PlanningBenchmark.register, docs/results/planning.jsonl)
         if (!table.registers() || tokens < table.nextFull() && !table.isPending()) {
             return;
         }

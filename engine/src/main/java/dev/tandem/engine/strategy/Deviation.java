@@ -20,9 +20,12 @@ public enum Deviation {
     QUEUE_BYPASS("queue-bypass", "false", "false", "true"),
     /** Host and GPU sequences exchange tiers after some tokens. */
     ROTATION("rotation", "false", "false", "true"),
-    /** Chunked prompts leave one token in eight of a step to host tokens. */
+    /** Chunked prompts leave one token in eight of a step to host tokens; see {@link #WHOLE_TILES}. */
     RESERVED_HOST_TOKENS("reserved-host-tokens", "false", "false", "true"),
-    /** Steps of prompts end with whole tiles of GEMMs, and few host tokens begin none (ADR 97). */
+    /**
+     * While host tokens hide behind prompts, steps of prompts end with whole tiles of GEMMs, and few host tokens begin
+     * none (ADR 97).
+     */
     WHOLE_TILES("whole-tiles", "false", "false", "true"),
     /** Host tokens decode in order of their last token, or, in async overlap, overdue ones first. */
     LONGEST_WAITING_FIRST("longest-waiting-first", "false", "false", "true"),

@@ -40,7 +40,7 @@ public record Pipeline(
     private static final double MIN_BUSY = 0.5;
     /**
      * Chunked prompts leave one row in this many of a step to host tokens, because more host tokens hide behind a step
-     * full of prompts than behind any other.
+     * full of prompts than behind any other; with whole tiles, only where the CPU is the bottleneck.
      */
     private static final int ROWS_PER_HOST_TOKEN = 8;
     /**
@@ -58,8 +58,8 @@ public record Pipeline(
     /** Rows of a GEMM's tile. */
     private static final int TILE = 64;
     /**
-     * Min saving of time per row for which a step of prompts gets more rows, which delay every token. Not tuned: the
-     * stairs of eight multiprocessors save 6 to 12 %, and other profiles less than 1 %.
+     * Min saving of time per row for which a step of prompts gets more rows, which delay every token. Not tuned: from
+     * 448 to 512 rows, two of four profiles of eight multiprocessors save 6 %, the others 1 and 2 %.
      */
     private static final double MIN_SAVING = 0.02;
     /** Min tokens of sub-batch 0 after step 5 of NEO's artifact, and of the gpu-only schedule of its step 6. */
@@ -213,7 +213,7 @@ public record Pipeline(
         int forHostTokens = deviations.has(Deviation.RESERVED_HOST_TOKENS)
                 ? Math.min(hostTokens, maxRows / ROWS_PER_HOST_TOKEN)
                 : 0;
-        // fewer than twice the rows keep the target, so with a slow CPU there is nothing to search
+        // whole tiles are fewer than twice the rows, which exceed the target; if even these hide too little, no search
         if (deviations.has(Deviation.WHOLE_TILES)
                 && allHide(state, hostTokens, predictor.cost().linear(Math.min(most, 2 * maxRows)))) {
             int whole = wholeTiles(maxRows, most);
