@@ -35,6 +35,13 @@ public final class BlockTable extends GroupTable {
     private final Found foundOnGpu = new Found();
 
     private final Found foundOnHost = new Found();
+    /**
+     * {@link PrefixTree#firstBlocks} of a tier's tree when it had no first block of the sequence; -1 when that is not
+     * known. It is no part of {@link Found}, because a plan that asks all sequences would read one more object each.
+     */
+    private long missedOnGpu = -1;
+
+    private long missedOnHost = -1;
     /** Of {@link PrefixHashes}. */
     private long @Nullable [] promptHashes;
 
@@ -44,10 +51,6 @@ public final class BlockTable extends GroupTable {
         PrefixNode node;
 
         int[] blocks = {};
-        /**
-         * {@link PrefixTree#firstBlocks} when the tree had no first block of the sequence; -1 when that is not known.
-         */
-        long withoutFirst = -1;
     }
 
     /** Where the blocks are. */
@@ -121,6 +124,20 @@ public final class BlockTable extends GroupTable {
             case GPU -> foundOnGpu;
             case HOST -> foundOnHost;
         };
+    }
+
+    long missed(KvTier inTier) {
+        return switch (inTier) {
+            case GPU -> missedOnGpu;
+            case HOST -> missedOnHost;
+        };
+    }
+
+    void missed(KvTier inTier, long firstBlocks) {
+        switch (inTier) {
+            case GPU -> missedOnGpu = firstBlocks;
+            case HOST -> missedOnHost = firstBlocks;
+        }
     }
 
     long @Nullable [] promptHashes() {

@@ -109,17 +109,18 @@ final class PrefixCache {
 
     /** As {@link KvCapacity#hit}. */
     int[] hit(Sequence sequence, KvTier inTier) {
+        Tier tier = of(inTier);
+        BlockTable table = sequence.table();
+        if (table.missed(inTier) == tier.tree.firstBlocks()) {
+            return NO_BLOCKS; // a probe of the tree misses the CPU's caches (PlanningBenchmark.plan of symmetric)
+        }
         if (!sequence.request().caching().enabled()) {
             return NO_BLOCKS;
         }
-        Tier tier = of(inTier);
-        BlockTable.Found found = sequence.table().found(inTier);
-        if (found.withoutFirst == tier.tree.firstBlocks()) {
-            return NO_BLOCKS; // a probe of the tree misses the CPU's caches (PlanningBenchmark.plan of symmetric)
-        }
+        BlockTable.Found found = table.found(inTier);
         int max = maxHit(sequence, tier);
         PrefixNode longest = longestHit(tier.tree, sequence, found.node, max);
-        found.withoutFirst = longest == null && max > 0 ? tier.tree.firstBlocks() : -1;
+        table.missed(inTier, longest == null && max > 0 ? tier.tree.firstBlocks() : -1);
         PrefixNode node = complete(tier, longest);
         if (node != found.node || found.blocks.length != depth(node) * layout.groups()) {
             found.node = node;

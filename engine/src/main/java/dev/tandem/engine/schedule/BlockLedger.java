@@ -433,6 +433,9 @@ final class BlockLedger {
             return PrefixUse.nothing(tier);
         }
         int[] found = kv.hit(sequence, tier);
+        if (!starts && found.length == 0) {
+            return PrefixUse.nothing(tier); // before the divisions below (PlanningBenchmark.plan of symmetric)
+        }
         if (tier == KvTier.GPU && shared + found.length > kv.maxShared(tier)) {
             return PrefixUse.nothing(tier);
         }
