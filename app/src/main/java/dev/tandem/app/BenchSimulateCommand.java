@@ -93,6 +93,7 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
     public List<Map<String, Object>> measure() throws IOException {
         simulation.check();
         load.check();
+        workload.check(!load.isOpen() && simulation.requests.isEmpty());
         report.check();
         options.gpu.device = "cuda";
         options.check();
@@ -116,7 +117,7 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
             int concurrency = BenchThroughputCommand.concurrency(options, limits, work);
             return List.of(simulator.run(run -> simulation.requests.isPresent()
                     ? run.whole(simulation.requests.get())
-                    : run.steady(concurrency, simulation.warmUp, simulation.steady)));
+                    : run.steady(workload.first(concurrency), simulation.warmUp, simulation.steady)));
         }
     }
 

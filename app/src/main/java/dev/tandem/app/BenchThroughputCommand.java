@@ -63,6 +63,7 @@ final class BenchThroughputCommand implements Callable<Integer>, StrategyCompari
     @Override
     public List<Map<String, Object>> measure() throws InterruptedException {
         window.check();
+        workload.check(window.steady.isPresent());
         report.check();
         Workload work = workload.workload(options.seed).ofSingleRequests("bench simulate --request-rate has them");
         Recorder recorder = new Recorder();
@@ -81,7 +82,7 @@ final class BenchThroughputCommand implements Callable<Integer>, StrategyCompari
             MachineUse before = MachineUse.measure(options, assembly);
             int concurrency = concurrency(options, assembly.engine().limits(), work);
             Map<String, Object> measured = window.steady.isPresent()
-                    ? run.steady(concurrency, window.warmUp, window.steady.get())
+                    ? run.steady(workload.first(concurrency), window.warmUp, window.steady.get())
                     : run.whole(window.requests);
             result.putAll(measured);
             holdAgainstIdeal(result, assembly, work);
@@ -99,6 +100,7 @@ final class BenchThroughputCommand implements Callable<Integer>, StrategyCompari
     @Override
     public void prepare() {
         window.check();
+        workload.check(window.steady.isPresent());
         report.check();
         options.check();
         StartLog log = new StartLog(System.err, true);

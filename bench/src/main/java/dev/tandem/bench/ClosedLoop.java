@@ -12,9 +12,9 @@ import java.util.function.Predicate;
  * Submits the requests of a closed loop: a whole one in place of each that ends, and more while few wait.
  *
  * <p>The loop grows to a number of requests, but no faster than the engine starts them: it adds requests while fewer
- * than {@link #WAITING} have no token yet. The added ones are in progress ({@link Workload#inProgress}), because they
- * take the places of requests that a stationary load would have there. If all were added at once and the engine ran few
- * of them, those in progress would wait for minutes, and all requests of the window would be short.
+ * than {@link #WAITING} have no token yet. The first are in progress ({@link Workload#inProgress}), because they take
+ * the places of requests that a stationary load would have there. If all were added at once and the engine ran few of
+ * them, those in progress would wait for minutes, and all requests of the window would be short.
  *
  * <p>Thread-safe.
  */
@@ -27,34 +27,36 @@ final class ClosedLoop {
     static final int WAITING = 96;
 
     private final Workload workload;
+    private final int count;
     private final Iterator<Lengths> inProgress;
     private final BiConsumer<Lengths, TokenSink> submission;
     private final Predicate<String> goesOn;
-    private int replaced;
+    private int grown;
+    private int whole;
     private int waiting;
     private boolean stopped;
 
     /**
      * A loop that has submitted nothing.
      *
-     * @param concurrency max requests at a time
      * @param seed of the requests in progress
      * @param submission submits a request to the engine; called from the engine's thread too
      * @param goesOn takes the message of each request that failed, and says whether the loop goes on
      */
     ClosedLoop(
             Workload workload,
-            int concurrency,
+            FirstRequests first,
             long seed,
             BiConsumer<Lengths, TokenSink> submission,
             Predicate<String> goesOn) {
         this.workload = workload;
-        this.inProgress = workload.inProgress(concurrency, seed).iterator();
+        this.count = first.count();
+        this.inProgress = workload.inProgress(first.inProgress(), seed).iterator();
         this.submission = submission;
         this.goesOn = goesOn;
     }
 
-    /** Submits requests in progress until enough wait or the loop is full. */
+    /** Submits requests until enough wait or the loop is full. */
     void grow() {
         for (Optional<Lengths> next = growth(); next.isPresent(); next = growth()) {
             submission.accept(next.get(), new Requester());
@@ -67,11 +69,12 @@ final class ClosedLoop {
     }
 
     private synchronized Optional<Lengths> growth() {
-        if (stopped || waiting >= WAITING || !inProgress.hasNext()) {
+        if (stopped || waiting >= WAITING || grown == count) {
             return Optional.empty();
         }
+        grown++;
         waiting++;
-        return Optional.of(inProgress.next());
+        return Optional.of(inProgress.hasNext() ? inProgress.next() : workload.request(whole++));
     }
 
     private synchronized Optional<Lengths> replacement() {
@@ -79,7 +82,7 @@ final class ClosedLoop {
             return Optional.empty();
         }
         waiting++;
-        return Optional.of(workload.request(replaced++));
+        return Optional.of(workload.request(whole++));
     }
 
     private synchronized void started() {

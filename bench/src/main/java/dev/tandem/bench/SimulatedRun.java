@@ -113,8 +113,8 @@ public final class SimulatedRun {
     }
 
     /** As {@link ThroughputRun#steady}, in virtual seconds; with an equal seed the same requests are in progress. */
-    public Map<String, Object> steady(int concurrency, int warmUpSeconds, int seconds) {
-        ClosedLoop closed = new ClosedLoop(workload, concurrency, config.seed(), this::submit, message -> {
+    public Map<String, Object> steady(FirstRequests first, int warmUpSeconds, int seconds) {
+        ClosedLoop closed = new ClosedLoop(workload, first, config.seed(), this::submit, message -> {
             failed++;
             return true;
         });
@@ -124,11 +124,12 @@ public final class SimulatedRun {
         double busyBefore = executor.cpuBusySeconds();
         long start = clock.nanos();
         runUntil(warmUpSeconds + seconds / 2.0);
-        double first = recorder.snapshot().outputTokens() / ((clock.nanos() - start) / 1e9);
+        double firstRate = recorder.snapshot().outputTokens() / ((clock.nanos() - start) / 1e9);
         runUntil(warmUpSeconds + seconds);
         double all = (clock.nanos() - start) / 1e9;
-        Map<String, Object> result = ThroughputRun.steadyWindow(recorder.snapshot(), all, first, workload);
-        result.put("requests", concurrency);
+        Map<String, Object> result = ThroughputRun.steadyWindow(recorder.snapshot(), all, firstRate, workload);
+        result.put("requests", first.count());
+        result.put("in_progress", first.inProgress());
         result.put("failed", failed);
         result.put("steps_per_second", Statistics.rounded(recorder.steps() / all));
         result.put("host_busy_fraction", Statistics.rounded((executor.cpuBusySeconds() - busyBefore) / all));

@@ -99,11 +99,11 @@ public final class ThroughputRun {
     }
 
     /**
-     * Runs a {@link ClosedLoop} of up to {@code concurrency} requests, and counts for {@code seconds} after
+     * Runs a {@link ClosedLoop} that begins with {@code first}, and counts for {@code seconds} after
      * {@code warmUpSeconds}. Returns the result's fields.
      */
-    public Map<String, Object> steady(int concurrency, int warmUpSeconds, int seconds) throws InterruptedException {
-        ClosedLoop loop = new ClosedLoop(workload, concurrency, seed, this::submit, message -> {
+    public Map<String, Object> steady(FirstRequests first, int warmUpSeconds, int seconds) throws InterruptedException {
+        ClosedLoop loop = new ClosedLoop(workload, first, seed, this::submit, message -> {
             failure.compareAndSet(null, message);
             return false; // replacements would fail as well, without end
         });
@@ -121,7 +121,8 @@ public final class ThroughputRun {
         throwIfFailed();
         Map<String, Object> result = steadyWindow(counts, all, firstHalf / firstSeconds, workload);
         result.put("cut_to_context", cut.get());
-        result.put("requests", concurrency);
+        result.put("requests", first.count());
+        result.put("in_progress", first.inProgress());
         return result;
     }
 

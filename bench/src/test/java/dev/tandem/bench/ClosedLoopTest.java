@@ -13,14 +13,20 @@ import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
 class ClosedLoopTest {
+    private static final Workload WORKLOAD = Workload.parse("synthetic:100/40", 1);
+
     private final List<Lengths> submitted = new ArrayList<>();
     private final List<TokenSink> sinks = new ArrayList<>();
     private boolean goesOn = true;
 
-    private ClosedLoop loop(int concurrency) {
+    private ClosedLoop loop(int count) {
+        return loop(FirstRequests.allInProgress(count));
+    }
+
+    private ClosedLoop loop(FirstRequests first) {
         return new ClosedLoop(
-                Workload.parse("synthetic:100/40", 1),
-                concurrency,
+                WORKLOAD,
+                first,
                 1,
                 (lengths, sink) -> {
                     submitted.add(lengths);
@@ -49,8 +55,17 @@ class ClosedLoopTest {
         sinks.get(0).on(token());
         sinks.get(0).on(finished());
         sinks.get(1).on(finished());
-        Workload workload = Workload.parse("synthetic:100/40", 1);
-        assertThat(submitted.subList(2, 4)).containsExactly(workload.request(0), workload.request(1));
+        assertThat(submitted.subList(2, 4)).containsExactly(WORKLOAD.request(0), WORKLOAD.request(1));
+    }
+
+    @Test
+    void requestsBeyondThoseInProgressAreWhole() {
+        loop(new FirstRequests(4, 2)).grow();
+        sinks.getFirst().on(finished());
+        assertThat(submitted.subList(0, 2)).isEqualTo(WORKLOAD.inProgress(2, 1));
+        assertThat(submitted.subList(2, 5))
+                .as("two more of the loop, then the one in place of the first")
+                .containsExactly(WORKLOAD.request(0), WORKLOAD.request(1), WORKLOAD.request(2));
     }
 
     @Test

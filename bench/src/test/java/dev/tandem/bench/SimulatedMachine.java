@@ -102,7 +102,7 @@ enum SimulatedMachine {
             Strategy strategy, String workload, boolean guarded, double slower, int warmUpSeconds, int seconds) {
         Workload work = Workload.parse(workload, 0);
         SimulatedRun run = run(strategy, work, guarded, slower, Host.USABLE);
-        Map<String, Object> result = run.steady(concurrency(strategy, work, Host.USABLE), warmUpSeconds, seconds);
+        Map<String, Object> result = run.steady(first(strategy, work, Host.USABLE), warmUpSeconds, seconds);
         assertThat(result.get("failed")).isEqualTo(0);
         return rate(result);
     }
@@ -111,7 +111,7 @@ enum SimulatedMachine {
     double guardedRate(Strategy strategy, String workload, Host host, int seconds) {
         Workload work = Workload.parse(workload, 0);
         SimulatedRun run = run(strategy, work, true, 1, host);
-        return rate(run.steady(concurrency(strategy, work, host), WARM_UP_SECONDS, seconds));
+        return rate(run.steady(first(strategy, work, host), WARM_UP_SECONDS, seconds));
     }
 
     /** Output tokens per second in a steady window on a machine that differs from the profile. */
@@ -121,7 +121,7 @@ enum SimulatedMachine {
         SimulatedExecutor executor =
                 SimulatedExecutor.withErrors(parts.executor().limits(), profile, parts.clock(), errors);
         SimulatedRun run = new SimulatedRun(parts.config(), parts.scheduler(), executor, parts.clock(), work);
-        return rate(run.steady(concurrency(strategy, work, Host.USABLE), WARM_UP_SECONDS, seconds));
+        return rate(run.steady(first(strategy, work, Host.USABLE), WARM_UP_SECONDS, seconds));
     }
 
     /** Output tokens a second until the last of some requests has ended. */
@@ -149,9 +149,9 @@ enum SimulatedMachine {
     }
 
     /** Requests that keep both pools full. */
-    private int concurrency(Strategy strategy, Workload work, Host host) {
+    private FirstRequests first(Strategy strategy, Workload work, Host host) {
         double held = (16.0 * gpuBlocks + 64.0 * hostBlocks(strategy, host)) / work.meanTokensHeld();
-        return (int) Math.min(budget(strategy).maxSequences(), Math.ceil(held) + 2);
+        return FirstRequests.allInProgress((int) Math.min(budget(strategy).maxSequences(), Math.ceil(held) + 2));
     }
 
     private Budget budget(Strategy strategy) {

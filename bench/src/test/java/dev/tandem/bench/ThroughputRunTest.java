@@ -80,7 +80,8 @@ class ThroughputRunTest {
                     new Workload("fixed", List.of(new Workload.Lengths(8, 8))),
                     1,
                     (what, done, total) -> {});
-            assertThatThrownBy(() -> run.steady(4, 1, 2)).hasMessageContaining("its logits are NaN");
+            assertThatThrownBy(() -> run.steady(FirstRequests.allInProgress(4), 1, 2))
+                    .hasMessageContaining("its logits are NaN");
             assertThat(lost).hasValueLessThanOrEqualTo(8);
         }
     }

@@ -109,6 +109,7 @@ class WorkloadTest {
                 parts.executor(),
                 parts.clock(),
                 Workload.parse("reasoning", parts.config().seed()));
-        assertThat((Integer) run.steady(16, 1, 3).get("completed")).isBetween(1, 8);
+        assertThat((Integer) run.steady(FirstRequests.allInProgress(16), 1, 3).get("completed"))
+                .isBetween(1, 8);
     }
 }
