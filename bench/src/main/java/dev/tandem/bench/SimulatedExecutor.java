@@ -32,7 +32,7 @@ import java.util.Queue;
  *
  * <p>The GPU's time is the sum of its components, with tokens padded to the size of a CUDA graph. CPU attention is one
  * queue, served at the CPU's full bandwidth. An in-flight token rejoins at a layer once its attention is back, as on
- * hardware. Not simulated: swaps beyond what delays the first layers, and what copies take of the GPU.
+ * hardware. Not simulated: swaps beyond what delays the first layer, and what copies take of the GPU.
  *
  * <p>Owned by: the thread that simulates.
  */
@@ -428,11 +428,11 @@ public final class SimulatedExecutor implements Executor {
         return new LayerTime(slots, resumed, layer, batches == 1 ? cpu[0] : cpu[0] + cpu[1]);
     }
 
-    /** The exposed time of swaps: they overlap with the step, but the first two layers wait for theirs. */
+    /** The exposed time of swaps: they overlap with the step, but the first layer waits for its copies. */
     private double exposed(StepPlan plan) {
         long tokens = plan.swaps().stream().mapToLong(Swap::tokens).sum(); // each in the layers of one group
         long bytes = tokens * limits.kvBytesPerToken() / limits.layout().groups();
-        return tokens == 0 ? 0 : machine.transfer(bytes) / limits.layers() * 2;
+        return tokens == 0 ? 0 : machine.transfer(bytes) / limits.layers();
     }
 
     /** Pads a number of tokens to the size of a graph. */

@@ -14,7 +14,7 @@ import java.util.List;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
-/** How long a simulated step waits for swaps: a byte takes a microsecond, and the first two of four layers wait. */
+/** How long a simulated step waits for swaps: a byte takes a microsecond, and the first of four layers waits. */
 class SimulatedSwapTest {
     private static final int LAYERS = 4;
     private static final int TOKENS = 64;
@@ -58,7 +58,7 @@ class SimulatedSwapTest {
 
     @Test
     void aSwapPerGroupTakesAsLongAsOneOfAllLayers() {
-        double whole = 1e-6 * TOKENS * BYTES_PER_TOKEN / 2;
+        double whole = 1e-6 * TOKENS * BYTES_PER_TOKEN / LAYERS;
         assertThat(seconds(List.of())).isCloseTo(whole, within(1e-3 * whole));
         assertThat(seconds(List.of(100, 0, 100, 100))).as("a group per layer").isCloseTo(whole, within(1e-3 * whole));
     }
