@@ -17,7 +17,8 @@ import java.util.List;
 final class ParallelAttention {
     /**
      * Tiles per worker from which on tiles stay whole. The worker that is done last then computes at most a quarter
-     * more than its share, and nothing has to be merged.
+     * more than its share, and nothing has to be merged. With 2 or 8, decode steps of 36 and 72 tiles on 16 cores took
+     * as long within the 3 % by which equal runs differ (constants.jsonl).
      */
     private static final int TILES_PER_WORKER = 4;
 

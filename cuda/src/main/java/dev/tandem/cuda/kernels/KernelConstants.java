@@ -38,7 +38,11 @@ public final class KernelConstants {
     static final int COMPACT_ROWS_THREADS = 128;
     /** Threads per block of {@code rope_store}. */
     static final int ROPE_THREADS = 128;
-    /** Threads per block of {@code qk_scales}, which computes the scale of a row's q or k. Not measured yet. */
+    /**
+     * Threads per block of {@code qk_scales}, which computes the scale of a row's q or k. On an H200, with the shapes
+     * of OLMo 2 7B, the kernels of rows take 8 % longer with 128 in a step of one token, and 5 % longer with 512 in a
+     * prompt of 2,048 (constants.jsonl).
+     */
     static final int QK_SCALES_THREADS = 256;
     /** Threads per block of {@code swiglu}. */
     public static final int SWIGLU_THREADS = 256;
