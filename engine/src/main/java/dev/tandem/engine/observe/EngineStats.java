@@ -1,6 +1,7 @@
 package dev.tandem.engine.observe;
 
 import dev.tandem.engine.kv.BlockPool;
+import dev.tandem.engine.kv.BlockState;
 import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.PrefixCacheUse;
@@ -31,16 +32,52 @@ public record EngineStats(
     public record Requests(int waiting, int dropped, int running, int swapped, int inFlight) {}
 
     /**
-     * KV blocks of one tier.
+     * KV blocks of one tier. Their states are counted in pages, of which a block has one per group of layers.
      *
      * @param blocks size of the pool
-     * @param used blocks that hold KV of sequences, rounded up
+     * @param pagesPerBlock groups of layers
+     * @param freePages as {@link BlockState#FREE}
+     * @param privatePages as {@link BlockState#PRIVATE}
+     * @param heldPages as {@link BlockState#HELD}
+     * @param cachedPages as {@link BlockState#CACHED}
+     * @param quarantinedPages as {@link BlockState#QUARANTINED}
      */
-    public record Pool(int blocks, int used) {
+    public record Pool(
+            int blocks,
+            int pagesPerBlock,
+            int freePages,
+            int privatePages,
+            int heldPages,
+            int cachedPages,
+            int quarantinedPages) {
         private static Pool of(SchedulerState state, KvTier tier) {
             BlockPool pool = state.kv().pool(tier);
             KvLayout layout = state.kv().layout();
-            return new Pool(layout.blocks(pool.size()), layout.blocks(pool.used()));
+            return new Pool(
+                    layout.blocks(pool.size()),
+                    layout.groups(),
+                    pool.count(BlockState.FREE),
+                    pool.count(BlockState.PRIVATE),
+                    pool.count(BlockState.HELD),
+                    pool.count(BlockState.CACHED),
+                    pool.count(BlockState.QUARANTINED));
+        }
+
+        /** Blocks that hold KV of sequences, rounded up. */
+        public int used() {
+            return Math.ceilDiv(privatePages + heldPages, pagesPerBlock);
+        }
+
+        /** Blocks in a state. A page counts as its part of a block, so those of all states are {@link #blocks}. */
+        public double blocks(BlockState state) {
+            int pages = switch (state) {
+                case FREE -> freePages;
+                case PRIVATE -> privatePages;
+                case HELD -> heldPages;
+                case CACHED -> cachedPages;
+                case QUARANTINED -> quarantinedPages;
+            };
+            return (double) pages / pagesPerBlock;
         }
     }
 

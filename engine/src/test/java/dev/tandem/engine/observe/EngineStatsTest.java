@@ -3,6 +3,7 @@ package dev.tandem.engine.observe;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.kv.AttentionSpan;
+import dev.tandem.engine.kv.BlockState;
 import dev.tandem.engine.kv.KvCache;
 import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.PrefillStaging;
@@ -10,6 +11,7 @@ import dev.tandem.engine.kv.PrefixCacheOptions;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Scene;
+import java.util.Arrays;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
@@ -35,12 +37,35 @@ class EngineStatsTest {
         return EngineStats.of(scene.state, 0, 0, "");
     }
 
+    /** Blocks of the GPU by state, in the order of the states. */
+    private List<Double> gpuBlocks() {
+        return Arrays.stream(BlockState.values()).map(stats().gpu()::blocks).toList();
+    }
+
     @Test
     void poolsAreCountedInBlocksOfAllLayers() {
-        assertThat(stats().gpu()).isEqualTo(new EngineStats.Pool(10, 0));
-        assertThat(stats().host()).isEqualTo(new EngineStats.Pool(5, 0));
+        assertThat(stats().gpu().blocks()).isEqualTo(10);
+        assertThat(stats().host().blocks()).isEqualTo(5);
+        assertThat(stats().gpu().used()).isZero();
         scene.gpu(17); // 16 tokens in 4 blocks
-        assertThat(stats().gpu()).isEqualTo(new EngineStats.Pool(10, 4));
+        assertThat(stats().gpu().used()).isEqualTo(4);
+    }
+
+    @Test
+    void blocksAreCountedByState() {
+        assertThat(gpuBlocks()).containsExactly(10.0, 0.0, 0.0, 0.0, 0.0);
+        Sequence sequence = scene.gpu(17);
+        assertThat(gpuBlocks()).as("its KV is its own").containsExactly(6.0, 4.0, 0.0, 0.0, 0.0);
+        scene.committer.register(sequence, 16);
+        assertThat(gpuBlocks()).as("others may hit it").containsExactly(6.0, 0.0, 4.0, 0.0, 0.0);
+        scene.committer.slide(sequence);
+        assertThat(gpuBlocks())
+                .as("pages behind the windows are cached, and the next token has a block")
+                .containsExactly(15 / 3.0, 3 / 3.0, 8 / 3.0, 4 / 3.0, 0.0);
+        scene.committer.resetPrefixes();
+        assertThat(gpuBlocks()).as("nobody may hit it any more").containsExactly(19 / 3.0, 11 / 3.0, 0.0, 0.0, 0.0);
+        scene.committer.quarantine(sequence);
+        assertThat(gpuBlocks()).containsExactly(19 / 3.0, 0.0, 0.0, 0.0, 11 / 3.0);
     }
 
     @Test

@@ -151,6 +151,13 @@ public enum Metric {
             Type.GAUGE,
             Unit.FRACTION,
             "Fraction of the host pool's blocks in use; 1 is all."),
+    KV_BLOCKS(
+            "tandem:kv_blocks",
+            Type.GAUGE,
+            Unit.BLOCKS,
+            "KV blocks of a tier by state; those of all states are the pool.",
+            "tier",
+            "state"),
     PREFIX_CACHE_HITS_BY_SOURCE(
             "tandem:prefix_cache_hits_total",
             Type.COUNTER,
