@@ -50,6 +50,8 @@ def with_unit(value, unit):
             return scaled(value, ((1, " s"), (1e-3, " ms"), (1e-6, " µs"))) if value else "0 s"
         case "short":
             return scaled(value, ((1e9, " B"), (1e6, " M"), (1e3, " K"), (1, "")))
+        case "Bps":
+            return scaled(value, ((1e9, " GB/s"), (1e6, " MB/s"), (1e3, " kB/s"), (1, " B/s")))
         case "reqps":
             return f"{value:.4g} req/s"
         case "percentunit":

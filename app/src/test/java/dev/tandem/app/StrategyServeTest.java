@@ -95,6 +95,13 @@ class StrategyServeTest {
     }
 
     @Test
+    void kvThatTheGpuAloneSwapsIsCountedBothWays() throws Exception {
+        assertThat(gpuOnly.metric("vllm:num_preemptions_total")).isPositive();
+        assertThat(gpuOnly.metric("vllm:kv_offload_store_bytes_total")).isPositive();
+        assertThat(gpuOnly.metric("vllm:kv_offload_load_bytes_total")).isPositive();
+    }
+
+    @Test
     void hostTokensAreInTheUsageWhenAskedAndAreVerifiedOnTheGpu() throws Exception {
         try (LocalServer server = server("simple-offload", "--no-guard", "--shadow-verification-rate", "1")) {
             JsonNode plain = JSON.readTree(

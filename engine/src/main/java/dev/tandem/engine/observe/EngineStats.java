@@ -41,6 +41,7 @@ public record EngineStats(
      * @param heldPages as {@link BlockState#HELD}
      * @param cachedPages as {@link BlockState#CACHED}
      * @param quarantinedPages as {@link BlockState#QUARANTINED}
+     * @param copiedBytes KV that plans have copied to the tier from the other one
      */
     public record Pool(
             int blocks,
@@ -49,8 +50,9 @@ public record EngineStats(
             int privatePages,
             int heldPages,
             int cachedPages,
-            int quarantinedPages) {
-        private static Pool of(SchedulerState state, KvTier tier) {
+            int quarantinedPages,
+            long copiedBytes) {
+        private static Pool of(SchedulerState state, KvTier tier, long kvBytesPerToken) {
             BlockPool pool = state.kv().pool(tier);
             KvLayout layout = state.kv().layout();
             return new Pool(
@@ -60,7 +62,8 @@ public record EngineStats(
                     pool.count(BlockState.PRIVATE),
                     pool.count(BlockState.HELD),
                     pool.count(BlockState.CACHED),
-                    pool.count(BlockState.QUARANTINED));
+                    pool.count(BlockState.QUARANTINED),
+                    state.copiedTokens(tier) * kvBytesPerToken / layout.groups());
         }
 
         /** Blocks that hold KV of sequences, rounded up. */
@@ -86,8 +89,10 @@ public record EngineStats(
      *
      * @param waiting clients' requests in the admission queue, and accepted ones that have not started
      * @param notStarted accepted requests that have not been in a step
+     * @param kvBytesPerToken in all layers
      */
-    public static EngineStats of(SchedulerState state, int waiting, int notStarted, String hostLost) {
+    public static EngineStats of(
+            SchedulerState state, int waiting, int notStarted, long kvBytesPerToken, String hostLost) {
         int inFlight = state.inFlight().size();
         int holding = state.gpu().size() + state.host().size() + inFlight;
         Requests requests = new Requests(
@@ -98,8 +103,8 @@ public record EngineStats(
                 inFlight);
         return new EngineStats(
                 requests,
-                Pool.of(state, KvTier.GPU),
-                Pool.of(state, KvTier.HOST),
+                Pool.of(state, KvTier.GPU, kvBytesPerToken),
+                Pool.of(state, KvTier.HOST, kvBytesPerToken),
                 state.preemptions(),
                 state.kv().prefixCacheUse(),
                 hostLost);

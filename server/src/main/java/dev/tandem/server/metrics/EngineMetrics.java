@@ -95,6 +95,8 @@ public class EngineMetrics implements EngineListener {
         read(Metric.HOST_LOST, () -> stats.get().hostLost().isEmpty() ? 0 : 1);
         read(Metric.HOST_KV_CACHE_USAGE, () -> usage(stats.get().host()));
         read(Metric.PREEMPTIONS, () -> stats.get().preemptions());
+        read(Metric.KV_OFFLOAD_LOAD_BYTES, () -> stats.get().gpu().copiedBytes());
+        read(Metric.KV_OFFLOAD_STORE_BYTES, () -> stats.get().host().copiedBytes());
         registry.read(Metric.KV_BLOCKS, values -> {
             EngineStats now = stats.get();
             setBlocks(values, KvTier.GPU, now.gpu());

@@ -116,6 +116,16 @@ public enum Metric {
             Type.COUNTER,
             Unit.TOKENS,
             "The same as vllm:prefix_cache_hits_total, for routers made for older servers."),
+    KV_OFFLOAD_LOAD_BYTES(
+            "vllm:kv_offload_load_bytes_total",
+            Type.COUNTER,
+            Unit.BYTES,
+            "KV copied from host blocks to the GPU, counted when the step that copies it is planned."),
+    KV_OFFLOAD_STORE_BYTES(
+            "vllm:kv_offload_store_bytes_total",
+            Type.COUNTER,
+            Unit.BYTES,
+            "KV copied from the GPU to host blocks, counted when the step that copies it is planned."),
     HOST_DECODE_TOKENS(
             "tandem:host_decode_tokens_total",
             Type.COUNTER,
@@ -244,6 +254,7 @@ public enum Metric {
         TOKENS("tokens"),
         REQUESTS("requests"),
         BLOCKS("KV blocks"),
+        BYTES("bytes"),
         EVENTS("events"),
         BATCHES("batches"),
         SPANS("spans"),

@@ -139,11 +139,19 @@ class ServerMetricsTest {
         assertThat(host).isCloseTo(4, within(1e-9));
     }
 
+    @Test
+    void copiedKvHasTheNamesOfVllmsOffloading() {
+        String labels = "{engine=\"0\",model_name=\"m\"} ";
+        assertThat(scrape(watchingEverything()))
+                .contains("vllm:kv_offload_load_bytes_total" + labels + "700.0\n")
+                .contains("vllm:kv_offload_store_bytes_total" + labels + "900.0\n");
+    }
+
     private static EngineStats stats(PrefixCacheUse use) {
         return new EngineStats(
                 new EngineStats.Requests(0, 0, 0, 0, 0),
-                new EngineStats.Pool(8, 1, 3, 2, 0, 2, 1),
-                new EngineStats.Pool(4, 3, 8, 1, 2, 1, 0),
+                new EngineStats.Pool(8, 1, 3, 2, 0, 2, 1, 700),
+                new EngineStats.Pool(4, 3, 8, 1, 2, 1, 0, 900),
                 0,
                 use,
                 "");
