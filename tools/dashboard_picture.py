@@ -9,7 +9,7 @@ The picture has the panels where the file puts them, with their titles, units, l
 of Grafana, whose fonts, tooltips and menus it lacks. docs/pictures/dashboard.png was made of it, in a window of the
 size that this script prints, by
 
-  chromium --headless --hide-scrollbars --window-size=1400,2020 --screenshot=OUT.png OUT.svg
+  chromium --headless --hide-scrollbars --window-size=1400,2228 --screenshot=OUT.png OUT.svg
   pngquant --nofs --speed 1 --output dashboard.png 256 OUT.png
 
 Standard library only.
