@@ -9,7 +9,7 @@ The picture has the panels where the file puts them, with their titles, units, l
 of Grafana, whose fonts, tooltips and menus it lacks. docs/pictures/dashboard.png was made of it, in a window of the
 size that this script prints, by
 
-  chromium --headless --hide-scrollbars --window-size=1400,2020 --screenshot=OUT.png OUT.svg
+  chromium --headless --hide-scrollbars --window-size=1400,2228 --screenshot=OUT.png OUT.svg
   pngquant --nofs --speed 1 --output dashboard.png 256 OUT.png
 
 Standard library only.
@@ -50,6 +50,8 @@ def with_unit(value, unit):
             return scaled(value, ((1, " s"), (1e-3, " ms"), (1e-6, " µs"))) if value else "0 s"
         case "short":
             return scaled(value, ((1e9, " B"), (1e6, " M"), (1e3, " K"), (1, "")))
+        case "Bps":
+            return scaled(value, ((1e9, " GB/s"), (1e6, " MB/s"), (1e3, " kB/s"), (1, " B/s")))
         case "reqps":
             return f"{value:.4g} req/s"
         case "percentunit":

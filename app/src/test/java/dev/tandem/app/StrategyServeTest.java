@@ -13,6 +13,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -92,6 +94,40 @@ class StrategyServeTest {
                 .body());
         assertThat(asked.at("/usage/completion_tokens_details/host_tokens").asInt(-1))
                 .isZero();
+    }
+
+    /** What usage says of a prompt of 40 tokens, so of two whole blocks that others may hit. */
+    private static JsonNode longPrompt(LocalServer server, boolean hostUsage) throws Exception {
+        String ids = IntStream.range(1000, 1040).mapToObj(Integer::toString).collect(Collectors.joining(", "));
+        String body = "{\"prompt\": [" + ids + "], \"max_tokens\": 2, \"host_usage\": " + hostUsage + "}";
+        return JSON.readTree(server.post("/v1/completions", body).body()).at("/usage/prompt_tokens_details");
+    }
+
+    @Test
+    void cachedTokensThatWereFoundOnTheHostAreInTheUsageWhenAsked() throws Exception {
+        try (LocalServer server = server("simple-offload", "--no-guard", "--tpot-target", "0")) {
+            longPrompt(server, false);
+            JsonNode asked = longPrompt(server, true);
+            assertThat(asked.get("cached_tokens").asInt()).isEqualTo(32);
+            assertThat(asked.get("host_cached_tokens").asInt()).isEqualTo(32);
+            assertThat(longPrompt(server, false).has("host_cached_tokens")).isFalse();
+            JsonNode kv = JSON.readTree(server.get("/tandem/engine").body()).get("kv");
+            assertThat(server.metric("tandem:kv_blocks"))
+                    .as("blocks of both tiers in all states")
+                    .isEqualTo(
+                            kv.at("/gpu/blocks").asInt() + kv.at("/host/blocks").asInt());
+        }
+        longPrompt(gpuOnly, false);
+        JsonNode onGpu = longPrompt(gpuOnly, true);
+        assertThat(onGpu.get("cached_tokens").asInt()).isEqualTo(32);
+        assertThat(onGpu.get("host_cached_tokens").asInt(-1)).isZero();
+    }
+
+    @Test
+    void kvThatTheGpuAloneSwapsIsCountedBothWays() throws Exception {
+        assertThat(gpuOnly.metric("vllm:num_preemptions_total")).isPositive();
+        assertThat(gpuOnly.metric("vllm:kv_offload_store_bytes_total")).isPositive();
+        assertThat(gpuOnly.metric("vllm:kv_offload_load_bytes_total")).isPositive();
     }
 
     @Test

@@ -2,10 +2,12 @@ package dev.tandem.engine;
 
 import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.executor.Executor;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.PrefixCacheOptions;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.loop.EngineLoop;
 import dev.tandem.engine.observe.EngineListener;
+import dev.tandem.engine.observe.EngineStats;
 import dev.tandem.engine.queue.AdmissionQueue;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.PrefixCaching;
@@ -125,8 +127,23 @@ public final class EngineHarness implements AutoCloseable {
             throw new AssertionError(unexpected);
         }
         loop.checkIntegrity();
+        checkStates(KvTier.GPU, loop.stats().gpu());
+        checkStates(KvTier.HOST, loop.stats().host());
         clock.advance(1_000_000);
         return worked;
+    }
+
+    /** The integrity check has compared the pool's count of each state with its blocks. */
+    private void checkStates(KvTier tier, EngineStats.Pool pool) {
+        int pages = pool.freePages()
+                + pool.privatePages()
+                + pool.heldPages()
+                + pool.cachedPages()
+                + pool.quarantinedPages();
+        if (pages != executor.limits().pages(tier)) {
+            throw new AssertionError("the states of the " + tier + " blocks do not add up to "
+                    + executor.limits().pages(tier) + ": " + pool);
+        }
     }
 
     /** Runs until the engine is idle, and fails instead of looping for ever. */

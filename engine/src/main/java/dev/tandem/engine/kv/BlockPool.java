@@ -1,6 +1,8 @@
 package dev.tandem.engine.kv;
 
 import java.util.Arrays;
+import java.util.EnumMap;
+import java.util.Map;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
@@ -9,7 +11,7 @@ import org.jspecify.annotations.Nullable;
  * hold. Each is a page of {@link KvLayout}: it holds the KV of one group of layers.
  *
  * <table>
- * <caption>States of a block</caption>
+ * <caption>States of a block: {@link BlockState}</caption>
  * <tr><th>state</th><th>references</th><th>node</th><th>ends</th></tr>
  * <tr><td>free</td><td>0</td><td>none</td><td>when it is granted</td></tr>
  * <tr><td>private: its sequence may write it</td><td>1</td><td>none</td>
@@ -19,7 +21,7 @@ import org.jspecify.annotations.Nullable;
  * <tr><td>quarantined: a worker or the device may still write it</td><td>0</td><td>none</td><td>never</td></tr>
  * </table>
  *
- * <p>A held block whose prefix has been dropped keeps its references, and is free after the last one.
+ * <p>A held block whose prefix has been dropped keeps its references: it is private then, and free after the last one.
  *
  * <p>The block freed last is granted first, so that a small working set stays small. Cached blocks are granted when no
  * block is free, the least recently used first.
@@ -42,6 +44,8 @@ public final class BlockPool {
     private final int[] free;
     private int freeCount;
     private int quarantined;
+    /** Blocks that sequences refer to and that hold a prefix. */
+    private int held;
     /** Sum of all references. */
     private long referenceCount;
 
@@ -123,6 +127,17 @@ public final class BlockPool {
         return references.length - freeCount - cached - quarantined;
     }
 
+    /** Blocks in a state. The states add up to the pool; borrowed blocks count as private. */
+    public int count(BlockState state) {
+        return switch (state) {
+            case FREE -> freeCount;
+            case PRIVATE -> used() - held;
+            case HELD -> held;
+            case CACHED -> cached;
+            case QUARANTINED -> quarantined;
+        };
+    }
+
     /** Sequences that refer to the block. */
     public int references(int block) {
         return Math.max(0, references[block]);
@@ -182,6 +197,7 @@ public final class BlockPool {
     void share(int block, long sequence) {
         if (references[block] == 0) {
             uncache(block);
+            held++;
         }
         addReference(block, sequence);
     }
@@ -201,6 +217,7 @@ public final class BlockPool {
         if (nodes[block] == null) {
             free[freeCount++] = block;
         } else {
+            held--;
             cache(block);
         }
     }
@@ -230,6 +247,7 @@ public final class BlockPool {
                     + " references is registered twice, or is shared before it is registered");
         }
         nodes[block] = node;
+        held++;
     }
 
     /** Says that the prefix of the node's blocks is in the tree no more. */
@@ -243,6 +261,8 @@ public final class BlockPool {
             if (references[block] == 0) {
                 uncache(block);
                 free[freeCount++] = block;
+            } else {
+                held--;
             }
         }
     }
@@ -311,25 +331,20 @@ public final class BlockPool {
             int block = free[i];
             require(references[block] == 0 && nodes[block] == null && states[block] == 1, block, "is not free once");
         }
-        int count = 0;
         for (int block = newer[references.length]; block != references.length; block = newer[block]) {
             states[block]++;
-            count++;
             PrefixNode node = nodes[block];
             require(references[block] == 0 && node != null, block, "is in the list of cached blocks");
             boolean last = slides || node == null || node.firstChild == null || isDone(node, states);
             require(last, block, "precedes its child");
         }
-        if (count != cached) {
-            throw new IllegalStateException(tier + " pool: " + count + " blocks are listed as cached, not " + cached);
-        }
-        int left = 0;
+        Map<BlockState, Integer> counts = new EnumMap<>(BlockState.class);
         for (int block = 0; block < references.length; block++) {
             PrefixNode node = nodes[block];
             require(node == null || holds(node, block) && node.attached, block, "and its node do not agree");
             PrefixNode before = node == null ? null : node.previous();
             require(before == null || before.attached, block, "has a prefix that is not in the tree");
-            left += references[block] == QUARANTINED ? 1 : 0;
+            counts.merge(state(block), 1, Integer::sum);
             states[block] += references[block] == 0 ? 0 : 1;
             require(states[block] == 1, block, "is lost, or in two states");
             require(
@@ -337,9 +352,23 @@ public final class BlockPool {
                     block,
                     "is listed by " + expected[block] + " tables");
         }
-        if (left != quarantined) {
-            throw new IllegalStateException(tier + " pool: " + left + " blocks are quarantined, not " + quarantined);
+        for (BlockState state : BlockState.values()) {
+            int counted = counts.getOrDefault(state, 0);
+            if (counted != count(state)) {
+                throw new IllegalStateException(
+                        tier + " pool: " + counted + " blocks are " + state + ", and it counts " + count(state));
+            }
         }
+    }
+
+    /** The state of a block that is not borrowed. */
+    private BlockState state(int block) {
+        boolean hasPrefix = nodes[block] != null;
+        return switch (references[block]) {
+            case QUARANTINED -> BlockState.QUARANTINED;
+            case 0 -> hasPrefix ? BlockState.CACHED : BlockState.FREE;
+            default -> hasPrefix ? BlockState.HELD : BlockState.PRIVATE;
+        };
     }
 
     /** Whether all children of a cached node are cached before it. Without windows each has all of its blocks. */

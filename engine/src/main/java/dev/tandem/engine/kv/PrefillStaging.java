@@ -45,6 +45,22 @@ public record PrefillStaging(int blockTokens, int hostBlockTokens, int layers) {
         }
     }
 
+    /** Whether prefills pass through staging. */
+    public boolean isUsed() {
+        return layers > 0;
+    }
+
+    /**
+     * Tokens of a chunk whose KV leaves for the host: with its own, those of earlier chunks in the host block where it
+     * begins, because whole blocks leave.
+     *
+     * @param start tokens of earlier chunks
+     * @param rows tokens of this chunk
+     */
+    public int leaving(int start, int rows) {
+        return start % hostBlockTokens + rows;
+    }
+
     /**
      * What one chunk of a prompt needs: earlier chunks return from the host, and the new tokens leave.
      *
@@ -77,7 +93,7 @@ public record PrefillStaging(int blockTokens, int hostBlockTokens, int layers) {
 
     /** Blocks that hold two layers of {@code gpuBlocks} blocks of prompts. */
     public int layerBlocks(int gpuBlocks) {
-        if (layers == 0) {
+        if (!isUsed()) {
             return 0;
         }
         return pairsPerBlock() == 0 ? 2 * gpuBlocks : blocks(gpuBlocks, pairsPerBlock());

@@ -43,6 +43,7 @@ public final class EngineLoop {
     private final Clock clock;
     private final EngineListener listener;
     private final KvCache kv;
+    private final long kvBytesPerToken;
     private final KvEventSink kvEvents;
     private final SchedulerState state;
     private final PlanCommitter committer;
@@ -95,6 +96,7 @@ public final class EngineLoop {
                 limits.maxSharedBlocks(),
                 limits.layout().withMaxChunk(config.budget().maxBatchTokens()),
                 limits.span());
+        this.kvBytesPerToken = limits.kvBytesPerToken();
         this.state = new SchedulerState(kv, scheduler.copies());
         this.committer = new PlanCommitter(state);
         this.pipeline = new StepPipeline(executor, clock, state, committer);
@@ -247,6 +249,6 @@ public final class EngineLoop {
     }
 
     private EngineStats snapshot() {
-        return EngineStats.of(state, arrivals.waiting(), requests.notStarted(), hostLost);
+        return EngineStats.of(state, arrivals.waiting(), requests.notStarted(), kvBytesPerToken, hostLost);
     }
 }

@@ -8,6 +8,7 @@ import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.step.Admission;
+import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.SubBatch;
@@ -65,6 +66,7 @@ public final class PlanCommitter {
         List<Chunk> second = chunks(draft.rows(1), late);
         List<Admission> admissions = admissions(draft.admissions());
         swaps = withDemotions(swaps);
+        countCopied(swaps);
         blocks.uses().forEach(kv::endCopy);
         kv.giveBack(staging);
         draft.paused().forEach(state::pause);
@@ -155,6 +157,12 @@ public final class PlanCommitter {
         return all;
     }
 
+    private void countCopied(List<Swap> swaps) {
+        for (int i = 0; i < swaps.size(); i++) { // without an iterator, in every step
+            state.countCopied(swaps.get(i).to(), swaps.get(i).tokens());
+        }
+    }
+
     private List<Swap> move(Sequence sequence, PrefixUse use) {
         state.unsettle(sequence);
         List<Swap> copies = kv.move(sequence, use);
@@ -183,6 +191,9 @@ public final class PlanCommitter {
             if (leftOut.contains(sequence)) {
                 continue;
             }
+            if (row.site() == AttentionSite.GPU_PREFILL_OFFLOAD && kv.staging().isUsed()) {
+                countOffloaded(sequence, row.rows());
+            }
             boolean last = row.rows() == sequence.remaining();
             chunks.add(new Chunk(
                     sequence.key(),
@@ -194,6 +205,16 @@ public final class PlanCommitter {
                     sequence.request().scorer()));
         }
         return chunks;
+    }
+
+    /** Counts the copies of a prompt's chunk: KV of earlier chunks returns to staging, and that of the chunk leaves. */
+    private void countOffloaded(Sequence sequence, int rows) {
+        int start = sequence.computed();
+        for (int group = 0; group < sequence.table().groups(); group++) {
+            int behind = sequence.table().group(group).first() * kv.blockTokens(KvTier.HOST);
+            state.countCopied(KvTier.GPU, start - behind);
+            state.countCopied(KvTier.HOST, kv.staging().leaving(start, rows));
+        }
     }
 
     private List<Admission> admissions(List<Sequence> sequences) {

@@ -45,6 +45,8 @@ public final class SchedulerState {
     private final OutputLengths outputs = new OutputLengths();
     private long steps;
     private long preemptions;
+    private long copiedToGpu;
+    private long copiedToHost;
     private long now;
     private int scheduled;
     private double meanOutput = INITIAL_OUTPUT;
@@ -138,6 +140,17 @@ public final class SchedulerState {
         return preemptions;
     }
 
+    /**
+     * Tokens whose KV plans have copied to a tier from the other one. A token counts once for each group of layers in
+     * which it was copied.
+     */
+    public long copiedTokens(KvTier to) {
+        return switch (to) {
+            case GPU -> copiedToGpu;
+            case HOST -> copiedToHost;
+        };
+    }
+
     /** Sequences that the last step computed, in-flight ones and those that wait for a bitmask included. */
     public int scheduled() {
         return scheduled;
@@ -197,6 +210,13 @@ public final class SchedulerState {
 
     void countPreemption() {
         preemptions++;
+    }
+
+    void countCopied(KvTier to, int tokens) {
+        switch (to) {
+            case GPU -> copiedToGpu += tokens;
+            case HOST -> copiedToHost += tokens;
+        }
     }
 
     void scheduled(int count) {

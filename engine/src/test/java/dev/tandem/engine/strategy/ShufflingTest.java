@@ -20,12 +20,16 @@ import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.AttentionSite;
+import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
+import java.util.EnumMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.stream.Collectors;
@@ -52,6 +56,8 @@ class ShufflingTest {
     private static int runs;
     /** Plans after which exactly as many blocks were free as their draft had counted. */
     private static long exactCounts;
+    /** Tokens that offloaded prefills have copied to the host, over all seeds; one counts in each group of layers. */
+    private static long offloaded;
 
     static LongStream seeds() {
         return LongStream.range(0, SCHEDULES);
@@ -87,7 +93,7 @@ class ShufflingTest {
                 Readiness.random(seed));
         executor.allowsAsyncScheduling = random.nextBoolean();
         Shuffling.Takes takes = Shuffling.Takes.values()[random.nextInt(2)];
-        Scheduler scheduler = new CountChecks(new Shuffling(budget, takes, seed));
+        CountChecks scheduler = new CountChecks(new Shuffling(budget, takes, seed), hostBlock);
         try (EngineHarness engine =
                 new EngineHarness(executor, scheduler, budget, new PrefixCacheOptions(true, seed, -1))) {
             List<int[]> texts = new ArrayList<>();
@@ -121,19 +127,30 @@ class ShufflingTest {
             assertThat(engine.loop.stats().gpu().used()
                             + engine.loop.stats().host().used())
                     .isZero();
+            long bytes = executor.limits().kvBytesPerToken();
+            int groups = executor.limits().layout().groups();
+            assertThat(engine.loop.stats().gpu().copiedBytes())
+                    .isEqualTo(scheduler.copied(KvTier.GPU) * bytes / groups);
+            assertThat(engine.loop.stats().host().copiedBytes())
+                    .isEqualTo(scheduler.copied(KvTier.HOST) * bytes / groups);
             count(engine.loop.stats().prefixCache());
         }
     }
 
     /**
      * Drafts count what their commit does: as many blocks are free afterwards as they say. Blocks that others copy from
-     * count as taken while the step is planned, and so do those of sequences that are to return.
+     * count as taken while the step is planned, and so do those of sequences that are to return. What is copied is what
+     * the plans say.
      */
     private static final class CountChecks implements Scheduler {
         private final List<StepDraft> drafts = new ArrayList<>();
         private final PolicyScheduler scheduler;
+        private final int hostBlock;
+        /** Tokens that were copied to each tier; a token counts in each group of layers. */
+        private final Map<KvTier, Long> copied = new EnumMap<>(KvTier.class);
 
-        CountChecks(Policy policy) {
+        CountChecks(Policy policy, int hostBlock) {
+            this.hostBlock = hostBlock;
             scheduler = PolicyScheduler.of((state, why) -> {
                 drafts.add(policy.draft(state, why));
                 return drafts.getLast();
@@ -152,7 +169,35 @@ class ShufflingTest {
                         .as("blocks of %s that are free after step %d", tier, plan.step())
                         .isBetween(counted, exact ? counted : Integer.MAX_VALUE);
             }
+            plan.swaps().forEach(swap -> copied.merge(swap.to(), (long) swap.tokens(), Long::sum));
+            plan.subBatches()
+                    .forEach(batch -> batch.chunks().stream()
+                            .filter(chunk -> chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD)
+                            .forEach(this::countOffloaded));
+            for (KvTier tier : KvTier.values()) {
+                assertThat(state.copiedTokens(tier))
+                        .as("tokens copied to %s after step %d", tier, plan.step())
+                        .isEqualTo(copied(tier));
+            }
             return plan;
+        }
+
+        long copied(KvTier to) {
+            return copied.getOrDefault(to, 0L);
+        }
+
+        /** Of each group's tokens, those before the chunk return, and those in the chunk's host blocks leave. */
+        private void countOffloaded(Chunk chunk) {
+            int end = chunk.start() + chunk.rows();
+            for (int group = 0; group < chunk.kv().size(); group++) {
+                for (int token = chunk.kv(group).first() * hostBlock; token < end; token++) {
+                    boolean returns = token < chunk.start();
+                    boolean leaves = token / hostBlock >= chunk.start() / hostBlock;
+                    copied.merge(KvTier.GPU, returns ? 1L : 0, Long::sum);
+                    copied.merge(KvTier.HOST, leaves ? 1L : 0, Long::sum);
+                    offloaded += leaves ? 1 : 0;
+                }
+            }
         }
 
         private static boolean copiesPrefixes(StepDraft draft, StepPlan plan) {
@@ -184,6 +229,7 @@ class ShufflingTest {
                     .as(Arrays.toString(SEEN))
                     .isGreaterThan(500);
             assertThat(exactCounts).isGreaterThan(10_000);
+            assertThat(offloaded).isGreaterThan(10_000);
         }
     }
 

@@ -1,6 +1,8 @@
 package dev.tandem.server.metrics;
 
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.kv.BlockState;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.PrefixCacheUse;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.EngineStats;
@@ -10,6 +12,7 @@ import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.Usage;
 import dev.tandem.engine.strategy.select.StrategySelector;
 import java.util.EnumMap;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
 import java.util.function.DoubleConsumer;
@@ -92,6 +95,13 @@ public class EngineMetrics implements EngineListener {
         read(Metric.HOST_LOST, () -> stats.get().hostLost().isEmpty() ? 0 : 1);
         read(Metric.HOST_KV_CACHE_USAGE, () -> usage(stats.get().host()));
         read(Metric.PREEMPTIONS, () -> stats.get().preemptions());
+        read(Metric.KV_OFFLOAD_LOAD_BYTES, () -> stats.get().gpu().copiedBytes());
+        read(Metric.KV_OFFLOAD_STORE_BYTES, () -> stats.get().host().copiedBytes());
+        registry.read(Metric.KV_BLOCKS, values -> {
+            EngineStats now = stats.get();
+            setBlocks(values, KvTier.GPU, now.gpu());
+            setBlocks(values, KvTier.HOST, now.host());
+        });
         watchPrefixCache(() -> stats.get().prefixCache());
         read(Metric.EXTERNAL_PREFIX_CACHE_QUERIES, () -> externalQueries(stats.get()));
         read(Metric.PREFIX_CACHE_USAGE, () -> cached(stats.get()));
@@ -153,6 +163,16 @@ public class EngineMetrics implements EngineListener {
     /** Adds a counter or gauge whose one value is read when someone wants it. */
     private void read(Metric metric, DoubleSupplier value) {
         registry.read(metric, values -> values.set(value.getAsDouble()));
+    }
+
+    private static void setBlocks(MetricRegistry.Values values, KvTier tier, EngineStats.Pool pool) {
+        for (BlockState state : BlockState.values()) {
+            values.set(pool.blocks(state), label(tier), label(state));
+        }
+    }
+
+    private static String label(Enum<?> value) {
+        return value.name().toLowerCase(Locale.ROOT);
     }
 
     private static double externalQueries(EngineStats stats) {

@@ -116,6 +116,16 @@ public enum Metric {
             Type.COUNTER,
             Unit.TOKENS,
             "The same as vllm:prefix_cache_hits_total, for routers made for older servers."),
+    KV_OFFLOAD_LOAD_BYTES(
+            "vllm:kv_offload_load_bytes_total",
+            Type.COUNTER,
+            Unit.BYTES,
+            "KV copied from host blocks to the GPU, counted when the step that copies it is planned."),
+    KV_OFFLOAD_STORE_BYTES(
+            "vllm:kv_offload_store_bytes_total",
+            Type.COUNTER,
+            Unit.BYTES,
+            "KV copied from the GPU to host blocks, counted when the step that copies it is planned."),
     HOST_DECODE_TOKENS(
             "tandem:host_decode_tokens_total",
             Type.COUNTER,
@@ -151,6 +161,13 @@ public enum Metric {
             Type.GAUGE,
             Unit.FRACTION,
             "Fraction of the host pool's blocks in use; 1 is all."),
+    KV_BLOCKS(
+            "tandem:kv_blocks",
+            Type.GAUGE,
+            Unit.BLOCKS,
+            "KV blocks of a tier by state; those of all states are the pool.",
+            "tier",
+            "state"),
     PREFIX_CACHE_HITS_BY_SOURCE(
             "tandem:prefix_cache_hits_total",
             Type.COUNTER,
@@ -237,6 +254,7 @@ public enum Metric {
         TOKENS("tokens"),
         REQUESTS("requests"),
         BLOCKS("KV blocks"),
+        BYTES("bytes"),
         EVENTS("events"),
         BATCHES("batches"),
         SPANS("spans"),

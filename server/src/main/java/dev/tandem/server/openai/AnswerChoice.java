@@ -125,6 +125,11 @@ final class AnswerChoice {
         return reasoningEnded ? 0 : finished.usage().cachedTokens();
     }
 
+    /** How many of the {@link #cachedTokens} were found in host blocks. */
+    int hostCachedTokens(TokenEvent.Finished finished) {
+        return reasoningEnded ? 0 : finished.usage().hostCachedTokens();
+    }
+
     /**
      * Ends reasoning that has used up its budget: the choice goes on after the text that ends it.
      *

@@ -92,6 +92,8 @@ final class AnswerWriter {
     private int hostTokens;
     /** Of all choices. */
     private int cachedTokens;
+    /** How many of them were found in host blocks. */
+    private int hostCachedTokens;
 
     private int running;
 
@@ -247,6 +249,7 @@ final class AnswerWriter {
 
     private List<AnswerPart> finish(AnswerChoice choice, TokenEvent.Finished finished) {
         cachedTokens += choice.cachedTokens(finished);
+        hostCachedTokens += choice.hostCachedTokens(finished);
         running--;
         return choice.finish(
                 output.promptAlone()
@@ -346,10 +349,11 @@ final class AnswerWriter {
                 .put("completion_tokens", completionTokens)
                 .put("total_tokens", promptTokens + completionTokens);
         if (running == 0 && model.engine().config().prefixCache().enabled()) {
-            // a prompt of several choices counts once, in prompt_tokens too
-            root.withObject("usage")
-                    .putObject("prompt_tokens_details")
-                    .put("cached_tokens", Math.min(promptTokens, cachedTokens / output.choicesPerPrompt()));
+            ObjectNode details = root.withObject("usage").putObject("prompt_tokens_details");
+            details.put("cached_tokens", ofPrompts(cachedTokens));
+            if (output.hostUsage()) {
+                details.put("host_cached_tokens", ofPrompts(hostCachedTokens));
+            }
         }
         if (output.hostUsage()) {
             root.withObject("usage").putObject("completion_tokens_details").put("host_tokens", hostTokens);
@@ -363,5 +367,10 @@ final class AnswerWriter {
                                     .mapToInt(AnswerChoice::reasoningTokens)
                                     .sum());
         }
+    }
+
+    /** Tokens of all prompts: one with several choices counts once, in {@code prompt_tokens} too. */
+    private int ofPrompts(int tokensOfChoices) {
+        return Math.min(promptTokens, tokensOfChoices / output.choicesPerPrompt());
     }
 }

@@ -268,8 +268,8 @@ final class ApiFields {
                 .honours(
                         "host_usage",
                         FieldType.BOOLEAN,
-                        "whether usage says how many tokens were decoded on the host, with continuous_usage_stats in"
-                                + " each chunk; Tandem's own")
+                        "whether usage has host_tokens, decoded on the host, and host_cached_tokens, found there; "
+                                + "in chunks with continuous_usage_stats; Tandem's own")
                 .honours(
                         "temperature",
                         FieldType.NUMBER,

@@ -1,6 +1,7 @@
 package dev.tandem.server.metrics;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
 
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.kv.PrefixCacheUse;
@@ -120,11 +121,37 @@ class ServerMetricsTest {
                 .contains("source=\"copied\"} 500.0\n");
     }
 
+    /** A host block has three pages. */
+    @Test
+    void theBlocksOfATierAreCountedByStateAndAddUpToItsPool() {
+        String text = scrape(watchingEverything());
+        String gpu = "tandem:kv_blocks{engine=\"0\",model_name=\"m\",state=\"%s\",tier=\"gpu\"} %s\n";
+        assertThat(text)
+                .contains(gpu.formatted("free", "3.0"))
+                .contains(gpu.formatted("private", "2.0"))
+                .contains(gpu.formatted("held", "0.0"))
+                .contains(gpu.formatted("cached", "2.0"))
+                .contains(gpu.formatted("quarantined", "1.0"));
+        double host = text.lines()
+                .filter(line -> line.startsWith("tandem:kv_blocks{") && line.contains("tier=\"host\""))
+                .mapToDouble(line -> Double.parseDouble(line.substring(line.lastIndexOf(' '))))
+                .sum();
+        assertThat(host).isCloseTo(4, within(1e-9));
+    }
+
+    @Test
+    void copiedKvHasTheNamesOfVllmsOffloading() {
+        String labels = "{engine=\"0\",model_name=\"m\"} ";
+        assertThat(scrape(watchingEverything()))
+                .contains("vllm:kv_offload_load_bytes_total" + labels + "700.0\n")
+                .contains("vllm:kv_offload_store_bytes_total" + labels + "900.0\n");
+    }
+
     private static EngineStats stats(PrefixCacheUse use) {
         return new EngineStats(
                 new EngineStats.Requests(0, 0, 0, 0, 0),
-                new EngineStats.Pool(8, 2),
-                new EngineStats.Pool(4, 1),
+                new EngineStats.Pool(8, 1, 3, 2, 0, 2, 1, 700),
+                new EngineStats.Pool(4, 3, 8, 1, 2, 1, 0, 900),
                 0,
                 use,
                 "");
