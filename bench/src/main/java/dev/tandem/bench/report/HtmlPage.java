@@ -1,6 +1,8 @@
 package dev.tandem.bench.report;
 
 import java.util.List;
+import java.util.regex.Pattern;
+import java.util.stream.IntStream;
 
 /**
  * Builds one HTML file with text, tables and plots. It loads nothing and has no scripts.
@@ -14,8 +16,8 @@ public final class HtmlPage {
               body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem;
                      background: #ffffff; color: #1f2933; }
               table { border-collapse: collapse; font-size: 13px; display: block; overflow-x: auto; }
-              th, td { padding: 0.25rem 0.6rem; border-bottom: 1px solid #e4e7eb; text-align: right; }
-              th:first-child, td:first-child { text-align: left; }
+              th, td { padding: 0.25rem 0.6rem; border-bottom: 1px solid #e4e7eb; text-align: left; }
+              th.number, td.number { text-align: right; }
               svg { max-width: 100%; height: auto; }
               code { font-size: 13px; overflow-wrap: anywhere; }
               @media (prefers-color-scheme: dark) {
@@ -23,6 +25,8 @@ public final class HtmlPage {
               }
             </style>
             """;
+
+    private static final Pattern NUMBER = Pattern.compile("[-+]?[0-9][0-9,.]*([eE][-+]?[0-9]+)?");
 
     private final String title;
     private final StringBuilder body = new StringBuilder();
@@ -49,26 +53,38 @@ public final class HtmlPage {
         return this;
     }
 
-    /** Adds a table; each row has as many cells as the head. */
+    /** Adds a table; each row has as many cells as the head. Columns of numbers are aligned on the right. */
     public HtmlPage table(List<String> head, List<List<String>> rows) {
-        body.append("<table>\n");
-        row("th", head);
         for (List<String> cells : rows) {
             if (cells.size() != head.size()) {
                 throw new IllegalArgumentException(
                         "a row has " + cells.size() + " cells and the head " + head.size() + ": " + cells);
             }
-            row("td", cells);
         }
+        List<Boolean> numbers = IntStream.range(0, head.size())
+                .mapToObj(
+                        column -> rows.stream().map(cells -> cells.get(column)).allMatch(HtmlPage::isNumber))
+                .toList();
+        body.append("<table>\n");
+        row("th", head, numbers);
+        rows.forEach(cells -> row("td", cells, numbers));
         body.append("</table>\n");
         return this;
     }
 
-    private void row(String element, List<String> cells) {
+    /** Whether a cell may be in a column of numbers, as an empty one may. */
+    private static boolean isNumber(String cell) {
+        return cell.isEmpty() || NUMBER.matcher(cell).matches();
+    }
+
+    private void row(String element, List<String> cells, List<Boolean> numbers) {
         body.append("<tr>");
-        for (String cell : cells) {
-            body.append('<').append(element).append('>').append(Plot.escape(cell));
-            body.append("</").append(element).append('>');
+        for (int column = 0; column < cells.size(); column++) {
+            body.append('<').append(element).append(numbers.get(column) ? " class=\"number\">" : ">");
+            body.append(Plot.escape(cells.get(column)))
+                    .append("</")
+                    .append(element)
+                    .append('>');
         }
         body.append("</tr>\n");
     }

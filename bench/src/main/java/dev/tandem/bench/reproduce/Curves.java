@@ -2,6 +2,7 @@ package dev.tandem.bench.reproduce;
 
 import dev.tandem.bench.reproduce.Quantity.CurveName;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -27,45 +28,44 @@ record Curves(boolean moreIsBetter, Map<CurveName, NavigableMap<Double, Double>>
     }
 
     /** The quantity's value; NaN where no point is in its range. */
-    double value(Quantity quantity) {
+    Estimate value(Quantity quantity) {
         return switch (quantity) {
-            case Quantity.Value value -> curve(value.of()).getOrDefault(value.x(), Double.NaN);
-            case Quantity.Gain gain -> gains(gain.of(), gain.to()).getOrDefault(gain.x(), Double.NaN);
-            case Quantity.MaxGain gain -> max(within(gains(gain.of(), gain.to()), gain.range()));
-            case Quantity.MinGain gain -> min(within(gains(gain.of(), gain.to()), gain.range()));
+            case Quantity.Load load -> load(load.of(), load.latency());
+            case Quantity.LoadGain gain -> load(gain.of(), gain.latency()).over(load(gain.to(), gain.latency()));
+            case Quantity.Value value -> Estimate.of(curve(value.of()).getOrDefault(value.x(), Double.NaN));
+            case Quantity.Gain gain -> Estimate.of(gains(gain.of(), gain.to()).getOrDefault(gain.x(), Double.NaN));
+            case Quantity.MaxGain gain -> Estimate.of(max(within(gains(gain.of(), gain.to()), gain.range())));
+            case Quantity.MinGain gain -> Estimate.of(min(within(gains(gain.of(), gain.to()), gain.range())));
             case Quantity.Rise rise -> {
                 NavigableMap<Double, Double> gains = gains(rise.of(), rise.to());
-                yield max(gains.values().stream().toList()) / gains.firstEntry().getValue();
+                yield Estimate.of(max(gains.values()) / gains.firstEntry().getValue());
             }
             case Quantity.Fall fall -> {
                 NavigableMap<Double, Double> gains = gains(fall.of(), fall.to());
-                yield max(gains.values().stream().toList()) / gains.lastEntry().getValue();
+                yield Estimate.of(max(gains.values()) / gains.lastEntry().getValue());
             }
             case Quantity.GainSpread spread -> {
                 List<Double> gains = within(gains(spread.of(), spread.to()), spread.range());
-                yield max(gains) / min(gains);
+                yield Estimate.of(max(gains) / min(gains));
             }
             case Quantity.Spread spread -> {
                 List<Double> values = within(curve(spread.of()), spread.range());
-                yield max(values) / min(values);
+                yield Estimate.of(max(values) / min(values));
             }
-            case Quantity.Load load -> load(load.of(), load.latency());
-            case Quantity.LoadGain gain -> load(gain.of(), gain.latency()) / load(gain.to(), gain.latency());
-            case Quantity.PeakOrder order -> {
-                List<Double> peaks = order.panels().stream()
-                        .map(panel -> max(
-                                gains(new CurveName(panel, order.of()), new CurveName(panel, order.to()))
-                                        .values()
-                                        .stream()
-                                        .toList()))
-                        .toList();
-                List<Double> steps = new ArrayList<>();
-                for (int i = 1; i < peaks.size(); i++) {
-                    steps.add(peaks.get(i) / peaks.get(i - 1));
-                }
-                yield min(steps);
-            }
+            case Quantity.PeakOrder order -> Estimate.of(min(peakSteps(order)));
         };
+    }
+
+    private List<Double> peakSteps(Quantity.PeakOrder order) {
+        List<Double> peaks = order.panels().stream()
+                .map(panel -> max(gains(new CurveName(panel, order.of()), new CurveName(panel, order.to()))
+                        .values()))
+                .toList();
+        List<Double> steps = new ArrayList<>();
+        for (int i = 1; i < peaks.size(); i++) {
+            steps.add(peaks.get(i) / peaks.get(i - 1));
+        }
+        return steps;
     }
 
     private NavigableMap<Double, Double> curve(CurveName name) {
@@ -90,22 +90,23 @@ record Curves(boolean moreIsBetter, Map<CurveName, NavigableMap<Double, Double>>
     }
 
     /**
-     * The load at which the latency crosses the limit, by linear interpolation between two points. Where no point
-     * crosses it, the last load is a lower bound of it; where all do, 0.
+     * The load at which the latency crosses the limit, by linear interpolation between two points. Where no point is
+     * above the limit, the load is above the last one; where all are, it is below the first.
      */
-    private double load(CurveName of, double limit) {
-        double load = 0;
-        double latency = 0;
-        for (Map.Entry<Double, Double> point : curve(of).entrySet()) {
-            if (point.getValue() > limit) {
-                return load == 0
-                        ? 0
-                        : load + (point.getKey() - load) * (limit - latency) / (point.getValue() - latency);
+    private Estimate load(CurveName of, double limit) {
+        NavigableMap<Double, Double> curve = curve(of);
+        Map.Entry<Double, Double> before = null;
+        for (Map.Entry<Double, Double> point : curve.entrySet()) {
+            if (point.getValue() <= limit) {
+                before = point;
+            } else if (before == null) {
+                return new Estimate(0, point.getKey());
+            } else {
+                double share = (limit - before.getValue()) / (point.getValue() - before.getValue());
+                return Estimate.of(before.getKey() + share * (point.getKey() - before.getKey()));
             }
-            load = point.getKey();
-            latency = point.getValue();
         }
-        return load;
+        return new Estimate(curve.lastKey(), Double.POSITIVE_INFINITY);
     }
 
     private static List<Double> within(NavigableMap<Double, Double> curve, Band range) {
@@ -115,11 +116,11 @@ record Curves(boolean moreIsBetter, Map<CurveName, NavigableMap<Double, Double>>
                 .toList();
     }
 
-    private static double max(List<Double> values) {
+    private static double max(Collection<Double> values) {
         return values.stream().mapToDouble(Double::doubleValue).max().orElse(Double.NaN);
     }
 
-    private static double min(List<Double> values) {
+    private static double min(Collection<Double> values) {
         return values.stream().mapToDouble(Double::doubleValue).min().orElse(Double.NaN);
     }
 }

@@ -63,7 +63,7 @@ public sealed interface Quantity {
     /** The largest value of a curve divided by its smallest where x is within the range. */
     record Spread(CurveName of, Band range) implements OfOne {}
 
-    /** The highest load in requests per second at which the latency in seconds is not above a limit. */
+    /** The load in requests per second at which the latency in seconds crosses a limit. */
     record Load(CurveName of, double latency) implements OfOne {}
 
     /** The ratio of two loads as {@link Load}. */

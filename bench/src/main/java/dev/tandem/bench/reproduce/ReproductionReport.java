@@ -101,12 +101,17 @@ public record ReproductionReport(List<Reproduction> reproductions, Circumstances
                 reproduction.verdicts().stream()
                         .map(verdict -> List.of(
                                 verdict.claim().words(),
-                                verdict.claim().section(),
+                                section(verdict.claim()),
                                 verdict.fidelity().flag(),
                                 verdict.because()))
                         .toList());
         page.paragraph(
                 "Known differences: " + String.join(" ", reproduction.figure().differences()));
+    }
+
+    /** Where the claim stands; a section's number is no quantity, so it has its sign. */
+    private static String section(Claim claim) {
+        return Character.isDigit(claim.section().charAt(0)) ? "§" + claim.section() : claim.section();
     }
 
     private static String machine(Panel panel) {
@@ -147,9 +152,10 @@ public record ReproductionReport(List<Reproduction> reproductions, Circumstances
         line.put(
                 "printed",
                 Double.isNaN(verdict.claim().printed()) ? null : verdict.claim().printed());
-        line.put("mean", verdict.mean());
-        line.put("min", verdict.low());
-        line.put("max", verdict.high());
+        Estimate mean = verdict.mean();
+        line.put("mean", mean.known() ? mean.low() : null);
+        line.put("min", verdict.min());
+        line.put("max", Double.isInfinite(verdict.max()) ? null : verdict.max());
         line.put("verdict", verdict.outcome().words());
         line.put("because", verdict.because());
         line.put(

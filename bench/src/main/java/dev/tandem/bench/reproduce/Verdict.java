@@ -1,7 +1,6 @@
 package dev.tandem.bench.reproduce;
 
 import dev.tandem.engine.strategy.Fidelity;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
 
@@ -11,11 +10,9 @@ import java.util.Optional;
  * @param claim of the paper
  * @param fidelity of the systems that were run
  * @param outcome of the check
- * @param mean of the quantity over the seeds
- * @param low smallest value over the seeds
- * @param high largest value over the seeds
+ * @param seeds the quantity's value per seed
  */
-public record Verdict(Claim claim, Fidelity fidelity, Outcome outcome, double mean, double low, double high) {
+public record Verdict(Claim claim, Fidelity fidelity, Outcome outcome, List<Estimate> seeds) {
     /** How far a claim is reproduced. */
     public enum Outcome {
         REPRODUCED("reproduced"),
@@ -35,25 +32,34 @@ public record Verdict(Claim claim, Fidelity fidelity, Outcome outcome, double me
     }
 
     /**
-     * Holds a claim against the curves of each seed; the mean decides.
+     * Holds a claim against the curves of each seed; the mean decides. Where only bounds of it are known, a band must
+     * contain both.
      *
-     * @param seeds curves of at least one seed
+     * @param curves of at least one seed
      */
-    static Verdict of(Claim claim, Fidelity fidelity, List<Curves> seeds) {
-        double[] values = seeds.stream()
-                .mapToDouble(curves -> curves.value(claim.quantity()))
-                .toArray();
-        double mean = Arrays.stream(values).average().orElseThrow();
-        Outcome outcome = claim.holds().contains(mean)
+    static Verdict of(Claim claim, Fidelity fidelity, List<Curves> curves) {
+        List<Estimate> seeds =
+                curves.stream().map(seed -> seed.value(claim.quantity())).toList();
+        Estimate mean = Estimate.mean(seeds);
+        Outcome outcome = mean.within(claim.holds())
                 ? Outcome.REPRODUCED
-                : claim.direction().contains(mean) ? Outcome.DIRECTION_ONLY : Outcome.NOT_REPRODUCED;
-        return new Verdict(
-                claim,
-                fidelity,
-                outcome,
-                mean,
-                Arrays.stream(values).min().orElseThrow(),
-                Arrays.stream(values).max().orElseThrow());
+                : mean.within(claim.direction()) ? Outcome.DIRECTION_ONLY : Outcome.NOT_REPRODUCED;
+        return new Verdict(claim, fidelity, outcome, seeds);
+    }
+
+    /** The mean over the seeds. */
+    Estimate mean() {
+        return Estimate.mean(seeds);
+    }
+
+    /** The smallest value of a seed. */
+    double min() {
+        return seeds.stream().mapToDouble(Estimate::low).min().orElseThrow();
+    }
+
+    /** The largest value of a seed. */
+    double max() {
+        return seeds.stream().mapToDouble(Estimate::high).max().orElseThrow();
     }
 
     /** The recorded reason; empty for a reproduced claim, which needs none. */
@@ -89,9 +95,26 @@ public record Verdict(Claim claim, Fidelity fidelity, Outcome outcome, double me
 
     /** Ours, the printed number, and what the check asks for. */
     private String numbers() {
-        String ours = "ours is " + Numbers.text(mean)
-                + (low == high ? "" : " (seeds: " + Numbers.text(low) + " to " + Numbers.text(high) + ")");
         String paper = Double.isNaN(claim.printed()) ? "" : ", the paper prints " + Numbers.text(claim.printed());
-        return ours + paper + "; asked for is " + claim.holds();
+        return "ours " + ours() + paper + "; asked for is " + claim.holds();
+    }
+
+    private String ours() {
+        Estimate mean = mean();
+        if (mean.known()) {
+            return "is " + Numbers.text(mean.low())
+                    + (min() == max() ? "" : " (seeds: " + Numbers.text(min()) + " to " + Numbers.text(max()) + ")");
+        }
+        String verb = claim.quantity() instanceof Quantity.Load ? "saturates " : "is ";
+        return verb + bounds(mean) + ", because a curve does not cross the latency limit";
+    }
+
+    private static String bounds(Estimate estimate) {
+        if (Double.isInfinite(estimate.high())) {
+            return estimate.low() == 0 ? "unknown" : "above " + Numbers.text(estimate.low());
+        }
+        return estimate.low() == 0
+                ? "below " + Numbers.text(estimate.high())
+                : "between " + Numbers.text(estimate.low()) + " and " + Numbers.text(estimate.high());
     }
 }

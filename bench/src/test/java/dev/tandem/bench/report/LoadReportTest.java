@@ -38,7 +38,7 @@ class LoadReportTest {
     @Test
     void thePageHasTheCommandAndEveryField() {
         String page = new LoadReport(RESULTS).html("Load", "tandem bench serve --find-rate 'goodput>=0.9'");
-        assertThat(page).contains("goodput&gt;=0.9", "std_ttft_ms", "<td>1.5</td>");
+        assertThat(page).contains("goodput&gt;=0.9", "std_ttft_ms", "<td class=\"number\">1.5</td>");
     }
 
     @Test
@@ -48,7 +48,8 @@ class LoadReportTest {
 
         LoadReport report = new LoadReport(List.of(held));
 
-        assertThat(report.html("Load", "")).contains("<th>share of ideal</th>", "<td>0.75</td>");
+        assertThat(report.html("Load", ""))
+                .contains("<th class=\"number\">share of ideal</th>", "<td class=\"number\">0.75</td>");
         assertThat(report.plots().get("output").series())
                 .extracting(Series::name)
                 .containsExactly("output_throughput", "ideal_output_tokens_per_second");

@@ -74,4 +74,19 @@ class PlotTest {
                 .html();
         assertThat(page).contains("1 &lt; 2", "&lt;script&gt;", "<svg").doesNotContain("<script", "src=", "href=");
     }
+
+    @Test
+    void onlyColumnsOfNumbersAreAlignedOnTheRight() {
+        String page = new HtmlPage("t")
+                .table(
+                        List.of("claim", "ours", "verdict"),
+                        List.of(List.of("fast", "1,024.5", "reproduced: ours is 2"), List.of("slow", "", "3")))
+                .html();
+        assertThat(page)
+                .contains("<tr><th>claim</th><th class=\"number\">ours</th><th>verdict</th></tr>")
+                .contains("<tr><td>fast</td><td class=\"number\">1,024.5</td><td>reproduced: ours is 2</td></tr>")
+                .contains("<tr><td>slow</td><td class=\"number\"></td><td>3</td></tr>")
+                .contains("td { padding: 0.25rem 0.6rem; border-bottom: 1px solid #e4e7eb; text-align: left; }")
+                .contains("td.number { text-align: right; }");
+    }
 }

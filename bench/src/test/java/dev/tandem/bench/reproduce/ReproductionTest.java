@@ -35,25 +35,77 @@ class ReproductionTest {
                         BASE, new TreeMap<>(Map.of(1.0, 2.0, 2.0, 2.0, 3.0, 1.0))));
     }
 
+    private static double known(Curves curves, Quantity quantity) {
+        Estimate estimate = curves.value(quantity);
+        assertThat(estimate.known()).as(quantity.toString()).isTrue();
+        return estimate.low();
+    }
+
     @Test
     void gainsAreRatiosOfThroughput() {
-        assertThat(throughput().value(new Quantity.Gain(OURS, BASE, 2))).isEqualTo(3);
-        assertThat(throughput().value(new Quantity.MaxGain(OURS, BASE, ALL))).isEqualTo(3);
-        assertThat(throughput().value(new Quantity.MinGain(OURS, BASE, new Band(2, 3))))
+        assertThat(known(throughput(), new Quantity.Gain(OURS, BASE, 2))).isEqualTo(3);
+        assertThat(known(throughput(), new Quantity.MaxGain(OURS, BASE, ALL))).isEqualTo(3);
+        assertThat(known(throughput(), new Quantity.MinGain(OURS, BASE, new Band(2, 3))))
                 .isEqualTo(2);
-        assertThat(throughput().value(new Quantity.Rise(OURS, BASE))).isEqualTo(3);
-        assertThat(throughput().value(new Quantity.Fall(OURS, BASE))).isEqualTo(1.5);
-        assertThat(throughput().value(new Quantity.Gain(OURS, BASE, 9))).isNaN();
+        assertThat(known(throughput(), new Quantity.Rise(OURS, BASE))).isEqualTo(3);
+        assertThat(known(throughput(), new Quantity.Fall(OURS, BASE))).isEqualTo(1.5);
+        assertThat(known(throughput(), new Quantity.Gain(OURS, BASE, 9))).isNaN();
+    }
+
+    /** Ours crosses 1 s at 1.5 requests/s; the baseline has 2 s at its first rate. */
+    private static Curves latency() {
+        return new Curves(
+                false, Map.of(OURS, new TreeMap<>(Map.of(1.0, 0.5, 2.0, 1.5)), BASE, new TreeMap<>(Map.of(0.5, 2.0))));
     }
 
     @Test
     void loadIsWhereTheLatencyCrossesTheLimit() {
-        Curves latency = new Curves(
-                false, Map.of(OURS, new TreeMap<>(Map.of(1.0, 0.5, 2.0, 1.5)), BASE, new TreeMap<>(Map.of(0.5, 2.0))));
+        assertThat(known(latency(), new Quantity.Load(OURS, 1))).isEqualTo(1.5);
+        assertThat(known(latency(), new Quantity.Load(OURS, 0.5))).isEqualTo(1);
+    }
 
-        assertThat(latency.value(new Quantity.Load(OURS, 1))).isEqualTo(1.5);
-        assertThat(latency.value(new Quantity.Load(OURS, 9))).isEqualTo(2);
-        assertThat(latency.value(new Quantity.Load(BASE, 1))).isZero();
+    @Test
+    void aCurveThatDoesNotCrossTheLimitBoundsTheLoad() {
+        assertThat(latency().value(new Quantity.Load(OURS, 9))).isEqualTo(new Estimate(2, Double.POSITIVE_INFINITY));
+        assertThat(latency().value(new Quantity.Load(BASE, 1))).isEqualTo(new Estimate(0, 0.5));
+        assertThat(latency().value(new Quantity.LoadGain(OURS, BASE, 1)))
+                .isEqualTo(new Estimate(3, Double.POSITIVE_INFINITY));
+        assertThat(latency().value(new Quantity.LoadGain(BASE, OURS, 1))).isEqualTo(new Estimate(0, 0.5 / 1.5));
+        assertThat(latency().value(new Quantity.LoadGain(OURS, BASE, 9)))
+                .isEqualTo(new Estimate(0, Double.POSITIVE_INFINITY));
+    }
+
+    private static Verdict verdict(Quantity quantity, Band holds, Curves... seeds) {
+        Claim claim = new Claim("saturates", "5", Double.NaN, quantity, holds, new Band(1, 9), List.of());
+        return Verdict.of(claim, Fidelity.PRINTED, List.of(seeds));
+    }
+
+    @Test
+    void aVerdictSaysThatTheLimitWasNotCrossed() {
+        String why = ", because a curve does not cross the latency limit; asked for is ";
+        Verdict above = verdict(new Quantity.Load(OURS, 9), new Band(1.5, 2.5), latency());
+        assertThat(above.outcome()).isEqualTo(Verdict.Outcome.NOT_REPRODUCED);
+        assertThat(above.because()).endsWith(": ours saturates above 2" + why + "1.5 to 2.5");
+        assertThat(verdict(new Quantity.Load(OURS, 9), new Band(2, Double.POSITIVE_INFINITY), latency())
+                        .outcome())
+                .isEqualTo(Verdict.Outcome.REPRODUCED);
+
+        Verdict below = verdict(new Quantity.Load(BASE, 1), new Band(0, 1), latency());
+        assertThat(below.because()).isEqualTo("reproduced: ours saturates below 0.5" + why + "0 to 1");
+        assertThat(verdict(new Quantity.LoadGain(OURS, BASE, 9), new Band(0, 9), latency())
+                        .because())
+                .isEqualTo("not reproduced, and no reason is recorded: ours is unknown" + why + "0 to 9");
+    }
+
+    @Test
+    void oneSeedThatDoesNotCrossTheLimitBoundsTheMean() {
+        Curves other = new Curves(false, Map.of(OURS, new TreeMap<>(Map.of(1.0, 0.5, 3.0, 0.9))));
+
+        Verdict verdict = verdict(new Quantity.Load(OURS, 1), new Band(2, Double.POSITIVE_INFINITY), latency(), other);
+
+        assertThat(verdict.because()).startsWith("reproduced: ours saturates above 2.25, ");
+        assertThat(verdict.min()).isEqualTo(1.5);
+        assertThat(verdict.max()).isInfinite();
     }
 
     @Test
@@ -185,14 +237,16 @@ class ReproductionTest {
                 .write(folder);
 
         Curves curves = Curves.of(figure.experiment(), done.getFirst().points());
-        assertThat(curves.value(new Quantity.Load(BASE, 1))).isLessThan(1);
-        assertThat(curves.value(new Quantity.Load(OURS, 1))).isEqualTo(2.5);
+        assertThat(curves.value(new Quantity.Load(BASE, 1)).high()).isLessThan(1);
+        assertThat(curves.value(new Quantity.Load(OURS, 1))).isEqualTo(new Estimate(2.5, Double.POSITIVE_INFINITY));
         assertThat(Files.readString(folder.resolve("index.html")))
                 .contains("./tandem reproduce neo fig6c --fidelity artifact")
+                .contains("<td>§5.2</td>")
                 .contains(done.getFirst().verdicts().getFirst().because());
         assertThat(Files.readAllLines(folder.resolve("points.jsonl"))).hasSize(4);
         assertThat(Files.readString(folder.resolve("verdicts.jsonl")))
                 .contains("\"commit\":\"abc1234\",\"machine\":\"two cores\",\"command\":\"./tandem reproduce all\"")
+                .contains("\"mean\":null")
                 .contains("\"seconds\":61,\"cpu_seconds\":90");
         assertThat(folder.resolve("neo-fig6c-t4.svg")).exists();
     }
@@ -208,7 +262,7 @@ class ReproductionTest {
         Curves curves = Curves.of(
                 figure.experiment(), simulate(figure, Fidelity.ARTIFACT).points());
 
-        assertThat(curves.value(new Quantity.PeakOrder(List.of("g5.4xlarge", "g5.8xlarge"), "neo", "swiftllm")))
+        assertThat(known(curves, new Quantity.PeakOrder(List.of("g5.4xlarge", "g5.8xlarge"), "neo", "swiftllm")))
                 .isGreaterThan(1);
     }
 
