@@ -94,6 +94,18 @@ class DescribedSimulationTest {
     }
 
     @Test
+    void someOfTheFirstRequestsMayBeWhole() {
+        JsonNode result =
+                l4("--workload", "synthetic:200/100", "--in-progress", "7").json();
+        assertThat(result.path("in_progress").intValue()).isEqualTo(7);
+        assertThat(result.path("requests").intValue()).isGreaterThan(7);
+
+        assertThat(l4("--in-progress", "-1").errors()).contains("--in-progress -1 must be 0 or more");
+        assertThat(l4("--in-progress", "7", "--requests", "9").errors())
+                .contains("--in-progress 7 needs a steady window; leave it out, or use --steady without --requests");
+    }
+
+    @Test
     void aFileDescribesAMachineToo() {
         JsonNode result = simulate(
                         "--hardware",
