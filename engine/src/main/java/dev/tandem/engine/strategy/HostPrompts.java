@@ -1,6 +1,7 @@
 package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.strategy.SpeedupEstimate.Estimate;
 import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
@@ -21,7 +22,9 @@ enum HostPrompts {
     /** In steps as long as the budget and the target allow, behind which host tokens hide. */
     IN_LONG_STEPS(true, false),
     /** None does, though prompts take long steps: the queue ends before a full host would have paid. */
-    QUEUE_ENDS(false, false);
+    QUEUE_ENDS(false, false),
+    /** None does for the same reason, and prompts are piggybacked: no host token could hide behind long steps. */
+    QUEUE_ENDS_PIGGYBACKED(false, true);
 
     /**
      * Min estimated gain of two sub-batches for which the host is filled though the queue ends soon. It was found on
@@ -30,10 +33,16 @@ enum HostPrompts {
      */
     private static final double MIN_GAIN = 0.05;
 
+    /**
+     * Min part of the prompts that could be piggybacked for which all are. In an earlier version of this rule, 0.15
+     * cost osc on an H200 0.6 %, and 0.5 cost two runs of 60 requests of 1000/200 3 % (docs/results/constants.jsonl).
+     */
+    private static final double MIN_PIGGYBACKED = 0.25;
+
     private static final String QUEUE_ENDS_REASON = String.format(
             Locale.ROOT,
-            "no prompt starts on the host, because two sub-batches would gain less than %.0f %%, the queue ends within"
-                    + " two windows, and the host holds no more sequences than the GPU decodes",
+            "no prompt starts on the host, because two sub-batches would gain less than %.0f %% until the queue ends,"
+                    + " which is within two windows, and the host holds no more sequences than the GPU decodes",
             100 * MIN_GAIN);
 
     private final boolean start;
@@ -56,7 +65,7 @@ enum HostPrompts {
 
     /** What the decision log says of a step besides the reason that it was chosen; empty for nothing. */
     String note() {
-        return this == QUEUE_ENDS ? QUEUE_ENDS_REASON : "";
+        return this == QUEUE_ENDS || this == QUEUE_ENDS_PIGGYBACKED ? QUEUE_ENDS_REASON : "";
     }
 
     /**
@@ -70,8 +79,8 @@ enum HostPrompts {
         if (piggybackedTokens == 0) {
             return IN_LONG_STEPS;
         }
-        if (!Prefills.piggybacksAll(draft, piggybackedTokens)) {
-            return payInLongSteps(draft, predictor, rules) ? IN_LONG_STEPS : QUEUE_ENDS;
+        if (!Prefills.piggybacks(draft, 1, piggybackedTokens)) {
+            return unlessQueueEnds(draft, predictor, rules, piggybackedTokens);
         }
         Estimate best = best(draft, predictor, rules, kinds);
         if (best.gain() <= 0) {
@@ -81,21 +90,36 @@ enum HostPrompts {
     }
 
     /**
-     * Whether prompts that take long steps anyway may start on the host. In such steps running requests get few tokens,
-     * and after the queue the run waits for the last of them. So a host without a clear gain pays only for a queue that
-     * lasts, or once it holds more sequences than the GPU decodes: then the estimate is 0 in most steps. Without that
-     * exception two runs of 1000/400 lost 4 % and 7 %; twice as many sequences gives the same
+     * Whether prompts that cannot all be piggybacked may start on the host. In long steps running requests get few
+     * tokens, and after the queue the run waits for the last of them. So a host without a clear gain pays only for a
+     * queue that lasts, or once it holds more sequences than the GPU decodes: then the estimate is 0 in most steps.
+     * Without that exception two runs of 1000/400 lost 4 % and 7 %; twice as many sequences gives the same
      * (docs/results/constants.jsonl).
+     *
+     * <p>The estimate is the gain of a full host. The requests that fill it have half of it on average, so a queue that
+     * is hardly longer gains less. A host that stays empty has no tokens to hide, so prompts need no long steps.
      */
-    private static boolean payInLongSteps(StepDraft draft, StepPredictor predictor, TierRules rules) {
+    private static HostPrompts unlessQueueEnds(
+            StepDraft draft, StepPredictor predictor, TierRules rules, int piggybackedTokens) {
+        SchedulerState state = draft.state();
         int gpuDecodes = draft.load(0).gpuRows();
-        return gpuDecodes == 0 // nothing to compare with
+        if (gpuDecodes == 0 // nothing to compare with
                 || allFitGpu(draft)
-                || rules.queueLasts(draft.state())
-                || draft.state().host().size() > gpuDecodes
-                || best(draft, predictor, rules, Set.of(Kind.HOST_TOKENS_IN_BOTH))
-                                .gain()
-                        >= MIN_GAIN;
+                || rules.queueLasts(state)
+                || state.host().size() > gpuDecodes) {
+            return IN_LONG_STEPS;
+        }
+        Estimate full = best(draft, predictor, rules, Set.of(Kind.HOST_TOKENS_IN_BOTH));
+        int onHost = state.host().size() + state.inFlight().size();
+        int missing = Math.max(0, full.hostTokens() - onHost);
+        // not all requests fit the GPU, so some wait
+        double gain = full.gain() * (1 - 0.5 * missing / state.waiting().size());
+        if (gain >= MIN_GAIN) {
+            return IN_LONG_STEPS;
+        }
+        return onHost == 0 && Prefills.piggybacks(draft, MIN_PIGGYBACKED, piggybackedTokens)
+                ? QUEUE_ENDS_PIGGYBACKED
+                : QUEUE_ENDS;
     }
 
     /** Whether the GPU has free blocks for all waiting prompts. */

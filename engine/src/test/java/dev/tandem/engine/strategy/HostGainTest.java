@@ -61,24 +61,35 @@ class HostGainTest {
     }
 
     /**
-     * A queue of 20 that shrinks by one per step. Ten outputs of a limit of 110 come with 100 prompt tokens, so prompts
-     * take long steps.
+     * A queue of 15 that has shrunk by one per step. Ten outputs of a limit of 114 come with 71 prompt tokens, so
+     * prompts take long steps.
      *
      * @param gpuBlocks of which 16 hold the eight sequences
      * @param hostSequences that are on the host before; the GPU decodes 8
      */
     private static Scene queueThatEnds(Pipeline pipeline, int gpuBlocks, int hostSequences) {
-        Scene scene = scene(gpuBlocks, 114);
+        return queueThatEnds(pipeline, gpuBlocks, hostSequences, 15, 114);
+    }
+
+    /**
+     * A queue that has shrunk by one per step.
+     *
+     * @param waiting requests, whose prompts have 100 tokens
+     * @param limit of a sequence's tokens
+     */
+    private static Scene queueThatEnds(Pipeline pipeline, int gpuBlocks, int hostSequences, int waiting, int limit) {
+        Scene scene = scene(gpuBlocks, limit);
         for (int i = 0; i < hostSequences; i++) {
             scene.host(40);
         }
-        Queue<Sequence> waiting = new ArrayDeque<>();
-        for (int i = 0; i < 20; i++) {
-            waiting.add(scene.waiting(100));
+        int steps = Math.max(5, waiting / 10);
+        Queue<Sequence> queue = new ArrayDeque<>();
+        for (int i = 0; i < waiting + steps; i++) {
+            queue.add(scene.waiting(100));
         }
-        for (int i = 0; i < 5; i++) {
+        for (int i = 0; i < steps; i++) {
             pipeline.completed(new StepDraft(scene.state, BUDGET), 1);
-            scene.committer.remove(waiting.remove());
+            scene.committer.remove(queue.remove());
         }
         return scene;
     }
@@ -119,15 +130,36 @@ class HostGainTest {
     void noPromptStartsOnTheHostForAQueueThatEnds() {
         StepDraft draft = draftOfAQueueThatEnds(TestProfile.withCpu(0.01), 0);
         assertThat(Scene.text(draft)).isEqualTo("[r0 r1 r2 r3 r4 r5 r6 r7]");
-        assertThat(draft.note()).contains("less than 5 %").contains("the queue ends within two windows");
+        assertThat(draft.note())
+                .contains("less than 5 %")
+                .contains("until the queue ends, which is within two windows");
     }
 
     @Test
     void stepsHaveAtMost512RowsForAQueueThatEnds() {
         Pipeline pipeline = pipeline(new Budget(2000, 40, 2000), TestProfile.withCpu(0.01), PIGGYBACKED);
-        StepDraft draft = pipeline.withoutHostTokens(queueThatEnds(pipeline, 316, 0).state);
+        // one output comes with 50 prompt tokens, so not even a quarter of the prompts fits beside decodes
+        StepDraft draft = pipeline.withoutHostTokens(queueThatEnds(pipeline, 316, 0, 15, 102).state);
         assertThat(draft.note()).isNotEmpty();
         assertThat(draft.totalRows()).isEqualTo(512);
+    }
+
+    @Test
+    void promptsOfAQueueThatEndsPiggybackWhereAQuarterOfThemFits() {
+        Pipeline pipeline = pipeline(new Budget(2000, 40, 2000), TestProfile.withCpu(0.01), PIGGYBACKED);
+        StepDraft draft = pipeline.withoutHostTokens(queueThatEnds(pipeline, 316, 0).state);
+        assertThat(draft.note()).contains("no prompt starts on the host");
+        assertThat(draft.totalRows()).isEqualTo(PIGGYBACKED);
+    }
+
+    @Test
+    void promptsOfAQueueThatEndsTakeLongStepsWhereTheHostHasSequences() {
+        Pipeline pipeline = pipeline(new Budget(2000, 40, 2000), TestProfile.withCpu(0.01), PIGGYBACKED);
+        Scene scene = queueThatEnds(pipeline, 316, 0);
+        scene.host(40);
+        StepDraft draft = pipeline.withoutHostTokens(scene.state);
+        assertThat(draft.note()).contains("no prompt starts on the host");
+        assertThat(draft.totalRows()).as("512, less one for the host token").isEqualTo(511);
     }
 
     @Test
@@ -148,14 +180,24 @@ class HostGainTest {
         assertThat(scheduler.completed(result, 1).reason())
                 .startsWith("asymmetric: ")
                 .contains("; no prompt starts on the host")
-                .contains("the queue ends within two windows");
+                .contains("until the queue ends, which is within two windows");
     }
 
     @Test
     void aHostWithAClearGainIsFilledForAQueueThatEnds() {
-        StepDraft draft = draftOfAQueueThatEnds(TestProfile.withCpu(100), 0);
-        assertThat(Scene.text(draft)).contains("host");
-        assertThat(draft.note()).isEmpty();
+        assertThat(Scene.text(draftOfQueue(60))).contains("host");
+        assertThat(draftOfQueue(60).note()).isEmpty();
+    }
+
+    @Test
+    void theHostIsNotFilledForAQueueThatEndsBeforeItIsFull() {
+        assertThat(Scene.text(draftOfQueue(15))).doesNotContain("host");
+        assertThat(draftOfQueue(15).note()).contains("no prompt starts on the host");
+    }
+
+    private static StepDraft draftOfQueue(int waiting) {
+        Pipeline pipeline = pipeline(TestProfile.withCpu(100), PIGGYBACKED);
+        return pipeline.withoutHostTokens(queueThatEnds(pipeline, 26, 0, waiting, 114).state);
     }
 
     @Test
