@@ -3,7 +3,7 @@ package dev.tandem.bench;
 /**
  * The requests with which a closed loop begins.
  *
- * @param count requests of the loop, of which as many are always submitted
+ * @param count requests that the loop keeps in the engine, waiting or running
  * @param inProgress the first of them, which begin in the middle of their output; the others begin with their prompt
  */
 public record FirstRequests(int count, int inProgress) {

@@ -34,8 +34,9 @@ enum HostPrompts {
     private static final double MIN_GAIN = 0.05;
 
     /**
-     * Min part of the prompts that could be piggybacked for which all are. In an earlier version of this rule, 0.15
-     * cost osc on an H200 0.6 %, and 0.5 cost two runs of 60 requests of 1000/200 3 % (docs/results/constants.jsonl).
+     * Min part of the prompts that could be piggybacked for which all are. Of 26 simulated whole runs, 0.15 changes
+     * none by more than 0.2 %, and 0.5 costs two of 60 requests of 1000/200 3 % and four on A10Gs 4 to 9 %
+     * (docs/results/constants.jsonl).
      */
     private static final double MIN_PIGGYBACKED = 0.25;
 
@@ -90,10 +91,10 @@ enum HostPrompts {
     }
 
     /**
-     * Whether prompts that cannot all be piggybacked may start on the host. In long steps running requests get few
-     * tokens, and after the queue the run waits for the last of them. So a host without a clear gain pays only for a
-     * queue that lasts, or once it holds more sequences than the GPU decodes: then the estimate is 0 in most steps.
-     * Without that exception two runs of 1000/400 lost 4 % and 7 %; twice as many sequences gives the same
+     * How prompts that cannot all be piggybacked start on the host. In long steps running requests get few tokens, and
+     * after the queue the run waits for the last of them. So a host without a clear gain pays only for a queue that
+     * lasts, or once it holds more sequences than the GPU decodes: then the estimate is 0 in most steps. Without that
+     * exception two runs of 1000/400 lost 4 % and 7 %; twice as many sequences gives the same
      * (docs/results/constants.jsonl).
      *
      * <p>The estimate is the gain of a full host. The requests that fill it have half of it on average, so a queue that
