@@ -185,8 +185,7 @@ public final class AsyncOverlap implements Policy {
 
     private StepDraft gpuSide(SchedulerState state) {
         StepDraft draft = new StepDraft(state, budget, deviations.has(Deviation.ROOM_TO_GROW));
-        GpuTier.Kept kept =
-                GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(draft, s, this::secondsPerToken));
+        GpuTier.Kept kept = GpuTier.decodes(draft, draft::fitsHost);
         int hostTokens = state.host().size() + state.inFlight().size();
         long hostContext = hostContext(state);
         boolean limited = deviations.has(Deviation.LIMITED_HOST_PROMPTS);

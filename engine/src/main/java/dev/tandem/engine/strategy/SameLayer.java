@@ -13,21 +13,14 @@ import java.util.Optional;
 
 /**
  * Chooses same-layer tokens: host tokens in the one batch of a step, whose attention the CPU computes while the GPU
- * computes its own of the same layer (ADR 47). They need no second pass over the weights. The GPU waits for none of
- * them: a token is taken only if {@code T_ca + trip <= T_ga}, corrected by the overhead of a stage. Those that have
- * waited longest come first, so that all host tokens take turns.
+ * computes its own of the same layer (ADR 47). They need no second pass over the weights. Tokens with {@code T_ca +
+ * trip <= T_ga}, corrected by the overhead of a stage, hide. For more of them the GPU waits in each layer, as long as
+ * that raises the requests per second (ADR 101). Those that have waited longest come first, so that all host tokens
+ * take turns.
  *
  * @param pipeline drafts the step whose prompts and GPU decodes the batch keeps
  */
 public record SameLayer(Pipeline pipeline) {
-    /**
-     * Min estimated gain of one batch over that of two sub-batches. While host and queue are short the estimate favours
-     * one batch, and arriving requests then wait for its small host. Simulated on {@code a10g-16vcpu}, 1000/400: at 1.9
-     * requests/s 1 gives a mean time to the first token of 7.9 s and 772 output tokens/s, 2 gives 3.0 s and 790; at 1.5
-     * requests/s both give the same.
-     */
-    private static final double MIN_ADVANTAGE = 2;
-
     /**
      * A step of one batch with same-layer tokens.
      *
@@ -37,43 +30,44 @@ public record SameLayer(Pipeline pipeline) {
     public record Choice(List<Sequence> tokens, Candidate candidate) {}
 
     /**
-     * The same-layer tokens with which a draft's GPU part does most requests per second; empty where no token hides,
-     * where none raises that rate, and where the host that waiting requests would fill gains more than half as much in
-     * two sub-batches.
+     * The same-layer tokens with which a draft's GPU part does most requests per second; empty where none raises that
+     * rate, and where the host that waiting requests would fill gains more in two sub-batches. Where no token of the
+     * GPU's mean context hides, only tokens that hide are taken.
      *
      * @param draft of two sub-batches or of the GPU alone; it stays as it is
      */
     public Optional<Choice> choose(StepDraft draft) {
         StepPredictor predictor = pipeline.predictor();
         Load load = pipeline.gpuOnlySchedule(draft);
-        boolean oneBatch = best(draft, pipeline).map(BestHost::oneBatch).orElse(true);
-        if (!oneBatch || load.rows() == 0 || predictor.holdsNoMore(load)) {
+        Optional<BestHost> host = best(draft, pipeline);
+        if (host.isPresent() && !host.get().oneBatch() || load.rows() == 0) {
             return Optional.empty();
         }
         List<Sequence> queue = HostTier.candidates(draft);
         queue.sort(HostTier.WAITED_LONGEST);
         double rate = load.requests() / predictor.gpuOnly(load);
-        List<Sequence> hidden = new ArrayList<>();
-        Optional<Choice> best = Optional.empty();
+        double waited = 0;
+        List<Sequence> taken = new ArrayList<>();
+        Optional<Candidate> best = Optional.empty();
         for (Sequence sequence : queue) {
             Row row = new Row(sequence, sequence.computed(), 1, AttentionSite.CPU_FROM_HOST);
             load.add(row, 1);
-            if (load.rows() > draft.budget().maxBatchTokens() || !predictor.hidesInLayer(load)) {
-                load.add(row, -1);
-                if (predictor.holdsNoMore(load)) {
-                    break;
-                }
+            double waits = predictor.waits(load);
+            boolean pays = host.isPresent() ? (waits - waited) * rate <= 1 : waits == 0;
+            if (!pays || load.rows() > draft.budget().maxBatchTokens()) {
+                load.add(row, -1); // others have shorter contexts
                 continue;
             }
-            hidden.add(sequence);
-            Candidate candidate = new Candidate(
-                    Shape.SAME_LAYER, load.rows(), load.cpuRows(), predictor.sameLayer(load), load.requests());
-            if (candidate.rate() > rate) {
-                rate = candidate.rate();
-                best = Optional.of(new Choice(List.copyOf(hidden), candidate));
+            taken.add(sequence);
+            waited = waits;
+            double seconds = predictor.sameLayer(load);
+            double requests = load.requests() - pipeline.uncounted(draft, load.cpuRows(), load.cpuTokens());
+            if (requests / seconds > rate) {
+                rate = requests / seconds;
+                best = Optional.of(new Candidate(Shape.SAME_LAYER, load.rows(), load.cpuRows(), seconds, requests));
             }
         }
-        return best;
+        return best.map(candidate -> new Choice(List.copyOf(taken.subList(0, candidate.cpuRows())), candidate));
     }
 
     /**
@@ -89,7 +83,7 @@ public record SameLayer(Pipeline pipeline) {
      *
      * <p>Single steps do not show it. Same-layer tokens serve a host of few sequences best, and so keep it small: in
      * steps chosen by their own rate alone, requests waited although two sub-batches would have done more with them
-     * (ADR 47).
+     * (ADR 47). With a target per token, two sub-batches may be too slow for any host, and one batch not (ADR 101).
      */
     static Optional<BestHost> best(StepDraft draft, Pipeline pipeline) {
         StepPredictor predictor = pipeline.predictor();
@@ -101,7 +95,7 @@ public record SameLayer(Pipeline pipeline) {
                 new SpeedupEstimate(predictor, SpeedupEstimate.Kind.SAME_LAYER, target).of(draft);
         SpeedupEstimate.Estimate two =
                 new SpeedupEstimate(predictor, SpeedupEstimate.Kind.HOST_TOKENS_IN_BOTH, target).of(draft);
-        boolean oneBatch = one.gain() >= MIN_ADVANTAGE * two.gain();
+        boolean oneBatch = one.gain() >= two.gain();
         return Optional.of(new BestHost(oneBatch ? one.hostTokens() : two.hostTokens(), oneBatch));
     }
 

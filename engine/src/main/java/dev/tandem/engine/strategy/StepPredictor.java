@@ -90,18 +90,14 @@ public final class StepPredictor {
                 : gpu + cpu + cost.tripOverhead();
     }
 
-    /** Whether the CPU's attention for a batch is back when the GPU has finished its own of the same layer. */
-    boolean hidesInLayer(Load load) {
-        return hidesInLayer(gpuAttention(load), cpuAttention(load));
+    /** Seconds of a step of one batch in which the GPU waits for the CPU's attention; 0 where that hides. */
+    double waits(Load load) {
+        return cost.layers()
+                * Math.max(0, cpuAttention(load) + cost.tripOverhead() - gpuAttention(load) - cost.stageOverhead());
     }
 
     private boolean hidesInLayer(double gpu, double cpu) {
         return cpu + cost.tripOverhead() <= gpu + cost.stageOverhead();
-    }
-
-    /** Whether not even a host token with one token of context hides beside those of a batch. */
-    boolean holdsNoMore(Load load) {
-        return !hidesInLayer(gpuAttention(load), cpuAttentionWith(load, 1));
     }
 
     /** Whether a host token of the GPU's mean context hides in the same layer beside the decodes of a batch. */
@@ -111,17 +107,12 @@ public final class StepPredictor {
                         cost.gpuAttention(load.gpuTokens()), cost.cpuAttention(1, load.gpuTokens() / load.gpuRows()));
     }
 
-    /**
-     * Seconds of a step of one batch with GPU decodes, prompt tokens and host tokens that hide in the same layer;
-     * infinite where they do not hide.
-     */
+    /** Seconds of a step of one batch with GPU decodes, prompt tokens and same-layer tokens. */
     double sameLayer(int rows, long tokens, int hostTokens, int hostContext, int promptRows, long pairs) {
         double gpu = cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
         double cpu = cost.cpuAttention(hostTokens, (long) hostTokens * hostContext);
-        return hidesInLayer(gpu, cpu)
-                ? outsideLayers(rows + hostTokens, rows + hostTokens)
-                        + cost.layers() * (cost.linear(rows + hostTokens + promptRows) + sameLayerAttention(gpu, cpu))
-                : Double.POSITIVE_INFINITY;
+        return outsideLayers(rows + hostTokens, rows + hostTokens)
+                + cost.layers() * (cost.linear(rows + hostTokens + promptRows) + sameLayerAttention(gpu, cpu));
     }
 
     /** Seconds of a step of two sub-batches that take turns layer by layer (NEO §3.2). */

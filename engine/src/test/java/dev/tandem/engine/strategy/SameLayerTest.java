@@ -31,9 +31,9 @@ class SameLayerTest {
                 Strategy.Options.builder(BUDGET).deviations(deviations).build(), cost);
     }
 
-    /** The same-layer tokens that would be chosen, whether or not two sub-batches do more. */
+    /** The same-layer tokens that would be chosen if each counted as one request, as step 6 does as printed. */
     private static List<Sequence> chosen(Scene scene, CostModel cost) {
-        Pipeline pipeline = pipeline(cost);
+        Pipeline pipeline = pipeline(cost, Deviations.of(Fidelity.TANDEM).with(Deviation.STEP_6_COUNTS_CONTEXT, false));
         return new SameLayer(pipeline)
                 .choose(pipeline.draft(scene.state))
                 .map(SameLayer.Choice::tokens)
@@ -41,8 +41,11 @@ class SameLayerTest {
     }
 
     private static Pipeline pipeline(CostModel cost) {
-        return new Pipeline(
-                BUDGET, new StepPredictor(cost, true, 0), TierRules.neutral(), Deviations.of(Fidelity.TANDEM), true);
+        return pipeline(cost, Deviations.of(Fidelity.TANDEM));
+    }
+
+    private static Pipeline pipeline(CostModel cost, Deviations deviations) {
+        return new Pipeline(BUDGET, new StepPredictor(cost, true, 0), TierRules.neutral(), deviations, true);
     }
 
     private static StepDraft draft(Scene scene, CostModel cost) {
@@ -134,6 +137,24 @@ class SameLayerTest {
         assertThat(chosen(many, cost)).isEmpty();
     }
 
+    /** Beside T_ga = 10 two tokens of T_ca = 4 hide; the third waits for 2 in each of two layers. */
+    @Test
+    void theGpuWaitsWhileThatRaisesTheRate() {
+        CostModel cost = TestProfile.withCpu(25);
+        Scene one = ofTokens(1000);
+        one.gpu(1000);
+        Scene ten = ofTokens(1000);
+        for (int i = 0; i < 10; i++) {
+            ten.gpu(100);
+        }
+        for (int i = 0; i < 4; i++) {
+            one.host(1000);
+            ten.host(1000);
+        }
+        assertThat(chosen(one, cost)).as("3 requests in 40, 4 in 44, 5 in 52").hasSize(4);
+        assertThat(chosen(ten, cost)).as("12 requests in 40, 13 in 44").hasSize(2);
+    }
+
     /** Where the window holds no token, drafts are those of a build without same-layer tokens. */
     @Test
     void aWindowThatHoldsNothingChangesNothing() {
@@ -184,10 +205,10 @@ class SameLayerTest {
         Scene scene = scene(1000, 9);
         StepDraft gpuOnly = new GpuOnly(BUDGET, Preemption.SWAP).draft(scene.state, new Decision());
         StepPredictor predictor = new StepPredictor(TestProfile.withCpu(25), true, 0);
-        // T_ga = 10 hides 2,500 tokens of context; a host token is expected to have the GPU's 1,000
+        // a host token is expected to have the GPU's 1,000 tokens of context, so 9 of them take 36 and 2 would hide
         SpeedupEstimate.Estimate estimate =
                 new SpeedupEstimate(predictor, SpeedupEstimate.Kind.SAME_LAYER, 0).of(gpuOnly);
-        assertThat(estimate.hostTokens()).isEqualTo(2);
-        assertThat(estimate.gain()).isCloseTo(2, within(1e-6));
+        assertThat(estimate.hostTokens()).isEqualTo(9);
+        assertThat(estimate.gain()).as("10 in 46, 1 in 20").isCloseTo(10.0 / 46 * 20 - 1, within(1e-6));
     }
 }

@@ -24,14 +24,6 @@ import java.util.Optional;
  * @param sameLayer a third schedule that is compared with the two; the paper has none
  */
 public record Neo(Pipeline pipeline, StepPredictor predictor, Optional<SameLayer> sameLayer) implements Policy {
-    /**
-     * Mean context of a schedule's host tokens, over that of the GPU decodes, below which they count for less. Of 8
-     * simulated whole runs without the guard, no limit costs five 0.4 to 4.0 %: host tokens then count for less where
-     * they pay. With 0.55 four have 0.2 to 0.5 % less than with 0.7 and one, of an H100, 0.6 % more
-     * (docs/results/constants.jsonl).
-     */
-    private static final double SHORT_CONTEXT = 0.7;
-
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
         StepDraft draft = pipeline.draft(state);
@@ -73,44 +65,12 @@ public record Neo(Pipeline pipeline, StepPredictor predictor, Optional<SameLayer
                 zero.rows() + one.rows(),
                 cpuRows,
                 predictor.pipeline(zero, one),
-                requests - uncounted(draft, cpuRows, zero.cpuTokens() + one.cpuTokens()));
-    }
-
-    private Candidate inOneBatch(StepDraft draft, SameLayer.Choice choice) {
-        Candidate candidate = choice.candidate();
-        long cpuTokens =
-                choice.tokens().stream().mapToLong(draft.state()::context).sum();
-        return new Candidate(
-                candidate.shape(),
-                candidate.rows(),
-                candidate.cpuRows(),
-                candidate.seconds(),
-                candidate.requests() - uncounted(draft, choice.tokens().size(), cpuTokens));
-    }
-
-    /**
-     * Requests by which x of NEO §3.2 counts a schedule's host tokens too high; 0 as printed. The paper counts every
-     * decode as 1. A few first tokens of outputs then seem to pay for a second pass over the weights, although the
-     * context of each is a fraction of a GPU decode's, and the GPU is left with the long ones. By the deviation such
-     * host tokens count as their context over the mean of the GPU decodes.
-     *
-     * @param draft whose GPU decodes the schedule has
-     * @param cpuRows host tokens of the schedule
-     * @param cpuTokens that they attend to
-     */
-    private double uncounted(StepDraft draft, int cpuRows, long cpuTokens) {
-        int gpuRows = draft.load(0).gpuRows() + draft.load(1).gpuRows();
-        if (gpuRows == 0 || !pipeline.deviations().has(Deviation.STEP_6_COUNTS_CONTEXT)) {
-            return 0;
-        }
-        double gpuContext = (double) (draft.load(0).gpuTokens() + draft.load(1).gpuTokens()) / gpuRows;
-        double counted = cpuTokens / gpuContext;
-        return counted < SHORT_CONTEXT * cpuRows ? cpuRows - counted : 0;
+                requests - pipeline.uncounted(draft, cpuRows, zero.cpuTokens() + one.cpuTokens()));
     }
 
     /** Whether one batch with same-layer tokens does more than two sub-batches; a choice always beats gpu-only. */
     private boolean takesSameLayer(StepDraft draft, SameLayer.Choice choice, Decision why) {
-        Candidate inOneBatch = inOneBatch(draft, choice);
+        Candidate inOneBatch = choice.candidate();
         why.consider(inOneBatch);
         int tokens = choice.tokens().size();
         if (draft.shape() == Shape.GPU_ONLY) {
