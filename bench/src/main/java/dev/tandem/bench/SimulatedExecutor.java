@@ -43,10 +43,8 @@ public final class SimulatedExecutor implements Executor {
     private static final int BUCKET_STEP = 64;
     /** Min slots of a step that has in-flight tokens. */
     private static final int MIN_SLOTS = 8;
-    /** Max slots that are computed at all layers of a step which is replayed from a graph. */
+    /** Max slots that are always computed at all layers. */
     private static final int USUAL_SLOTS = 64;
-    /** Max rows, without slots, of a step which is replayed from a graph. */
-    private static final int MAX_GRAPH_ROWS = 512;
     /** Layers that a token may be ahead of where it was last seen when the next step is submitted. */
     private static final int LAYERS_UNSEEN = 2;
     /** Host tokens that together use the CPU's full bandwidth: as many as there are attention workers. */
@@ -248,20 +246,15 @@ public final class SimulatedExecutor implements Executor {
     }
 
     /**
-     * The layers at which the CUDA executor computes slots. In a graph these are all layers; two sub-batches, many rows
-     * and tokens that finish within the step need all as well. Otherwise more slots than graphs usually have are
-     * computed only where tokens may return, unless that is most layers.
+     * The layers at which the CUDA executor computes slots. Where graphs usually have as many, or tokens finish within
+     * the step, these are all layers. Otherwise slots are computed only where tokens may return, unless that is most
+     * layers.
      */
     private SlotLayers slotLayers(StepPlan plan, int slots) {
         if (occupiedLayersOnly) {
             return SlotLayers.NONE;
         }
-        boolean everywhere = slots <= USUAL_SLOTS
-                || plan.subBatches().size() > 1
-                || plan.rows() > MAX_GRAPH_ROWS
-                || !plan.resume().isEmpty()
-                || offloadsPrefill(plan);
-        if (everywhere) {
+        if (slots <= USUAL_SLOTS || !plan.resume().isEmpty()) {
             return SlotLayers.ALL;
         }
         int first = plan.admissions().isEmpty() ? limits.layers() : 0;
@@ -271,12 +264,6 @@ public final class SimulatedExecutor implements Executor {
             last = Math.max(last, hostToken.layer + LAYERS_UNSEEN);
         }
         return last - first + 1 > limits.layers() / 2 ? SlotLayers.ALL : new SlotLayers(first, last);
-    }
-
-    private static boolean offloadsPrefill(StepPlan plan) {
-        return plan.subBatches().stream()
-                .flatMap(batch -> batch.chunks().stream())
-                .anyMatch(chunk -> chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD);
     }
 
     /** In-flight tokens by their layer, so that a step visits a token once per layer it computes; empty without any. */

@@ -67,6 +67,10 @@ class SimulatedSlotsTest {
         List<Admission> admissions = IntStream.range(0, entering)
                 .mapToObj(i -> new Admission(1000 + i, 10, 0, new int[1], sampler()))
                 .toList();
+        return seconds(admissions, goingOn, List.of(), decodes);
+    }
+
+    private double seconds(List<Admission> admissions, int goingOn, List<Long> finishing, int... decodes) {
         List<SubBatch> batches = IntStream.of(decodes)
                 .mapToObj(count -> new SubBatch(IntStream.range(0, count)
                         .mapToObj(i -> new Chunk(
@@ -74,7 +78,7 @@ class SimulatedSlotsTest {
                         .toList()))
                 .toList();
         long before = clock.nanos();
-        executor.submit(new StepPlan(steps++, List.of(), batches, admissions, goingOn, List.of(), List.of()));
+        executor.submit(new StepPlan(steps++, List.of(), batches, admissions, goingOn, List.of(), finishing));
         executor.poll();
         return (clock.nanos() - before) / 1e9;
     }
@@ -87,16 +91,22 @@ class SimulatedSlotsTest {
     @Test
     void manySlotsAreComputedWhereTokensMayReturn() {
         assertThat(seconds(100, 0)).as("100 tokens enter layer 0").isCloseTo(128 + LAYERS - 1, within(1e-3));
-        assertThat(seconds(0, 100)).as("they stand at layer 1").isCloseTo(3 * 128 + LAYERS - 3, within(1e-3));
+        assertThat(seconds(0, 100)).as("they stand at layer 0").isCloseTo(3 * 128 + LAYERS - 3, within(1e-3));
+    }
+
+    /** With more rows than a graph has, or in two sub-batches, steps compute slots where others do. */
+    @Test
+    void manySlotsAreComputedWhereTokensMayReturnBesideManyRowsToo() {
+        assertThat(seconds(100, 0, 640)).isCloseTo(LAYERS * 640 + 128, within(1e-3));
+        assertThat(seconds(0, 100, 640)).as("they stand at layer 0").isCloseTo(LAYERS * 640 + 3 * 128, within(1e-3));
+        assertThat(seconds(0, 100, 64, 64)).as("they stand at layer 1").isCloseTo(LAYERS * 128 + 3 * 128, within(1e-3));
     }
 
     @Test
-    void aStepOfTwoSubBatchesComputesManySlotsAtAllLayers() {
-        assertThat(seconds(100, 0, 1, 1)).isCloseTo(LAYERS * (1 + 192), within(1e-3));
-    }
-
-    @Test
-    void aStepOfManyRowsComputesManySlotsAtAllLayers() {
-        assertThat(seconds(100, 0, 640)).isCloseTo(LAYERS * (640 + 128), within(1e-3));
+    void aStepThatFinishesTokensComputesManySlotsAtAllLayers() {
+        assertThat(seconds(100, 0, 64)).isCloseTo(LAYERS * 64 + 128, within(1e-3));
+        assertThat(seconds(List.of(), 99, List.of(1000L), 64))
+                .as("the token and the others stand at layer 0")
+                .isCloseTo(LAYERS * (64 + 192), within(1e-3));
     }
 }

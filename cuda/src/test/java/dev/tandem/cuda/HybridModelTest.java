@@ -5,14 +5,18 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.cuda.CudaModelTest.Golden;
 import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.cuda.kernels.GpuRig;
 import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.step.GraphCache;
 import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.kv.Swap;
+import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;
@@ -28,6 +32,9 @@ import dev.tandem.engine.strategy.Shuffling;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.TierRules;
 import dev.tandem.engine.strategy.select.Strategy;
+import dev.tandem.fetch.Progress;
+import dev.tandem.model.Checkpoint;
+import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.model.config.DataType;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
@@ -37,7 +44,9 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
+import java.util.Set;
 import java.util.SplittableRandom;
+import java.util.TreeSet;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
@@ -46,6 +55,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /** Logits and greedy tokens of sequences with KV on the host, compared with Hugging Face transformers. */
@@ -58,6 +68,13 @@ class HybridModelTest {
             IntStream.concat(IntStream.of(2, 4), IntStream.range(8, 22)).toArray();
 
     private static final int MAX_STEPS = 5_000;
+    /** In-flight tokens at one layer: more than a captured step has slots. */
+    private static final int COHORT = 100;
+    /** The first sequence that is no cohort's. */
+    private static final int PROMPT = 1000;
+    /** Max relative error of logits, FP16, against those of the GPU alone. */
+    private static final double MAX_ERROR_OF_THE_HOST = 2e-2;
+
     private long step;
     /** Of the executor that the test uses. */
     private ExecutorLimits limits = ExecutorLimits.builder()
@@ -526,6 +543,146 @@ class HybridModelTest {
                 budget,
                 executor);
         assertThat(max[0]).as("tokens of a cohort").isGreaterThan(64);
+    }
+
+    /** The step that a cohort goes through the layers of. */
+    enum CohortStep {
+        /** More rows than a graph has. */
+        MANY_ROWS,
+        PREFILL_OFFLOAD,
+        TWO_SUB_BATCHES
+    }
+
+    /**
+     * A cohort of tokens with different contexts beside prompts. A step computes its slots before layer 0 alone where
+     * the cohort enters, at all five layers where it stands at the first three, and later where it stands.
+     */
+    @ParameterizedTest
+    @EnumSource(CohortStep.class)
+    void aCohortBesidePromptsGivesTheLogitsOfTheGpu(CohortStep kind) throws IOException {
+        int[] tokens = Golden.of("llama31").prompt();
+        int[] random = new SplittableRandom(5).ints(200, 3, 301).toArray();
+        int contexts = 10;
+        CudaOptions options = CudaOptions.builder(DataType.FLOAT16, 768, 128)
+                .memoryUtilization(0.5)
+                .gpuBlocks(OptionalInt.of(100))
+                .hostBytes(32 << 20)
+                .slots(128)
+                .attentionThreads(3, true, 10_000_000_000L)
+                .kvChecksums(true)
+                .build();
+        try (CudaExecutor executor = use(new CudaExecutor(
+                Checkpoint.open(CudaModelTest.FAMILIES.resolve("deep"), LoadFormat.DUMMY, 9),
+                options,
+                GpuRig.libraries(),
+                GpuRig.compiler(),
+                Clock.system(),
+                Timeline.OFF,
+                Progress.SILENT))) {
+            executor.faults().poisonPools();
+            List<double[]> expected = new ArrayList<>();
+            for (int context = 1; context <= contexts; context++) {
+                expected.add(onGpu(executor, tokens, context + 1));
+            }
+            double[] ofPrompt = onGpu(executor, random, random.length);
+            for (int from = 0; from < COHORT; from += STAGED_PROMPTS) {
+                List<Chunk> prompts = IntStream.range(from, Math.min(COHORT, from + STAGED_PROMPTS))
+                        .mapToObj(i ->
+                                chunk(i, tokens, 0, 1 + i % contexts, new int[] {i}, AttentionSite.GPU_PREFILL_OFFLOAD))
+                        .toList();
+                run(executor, plan(List.of(), prompts, List.of()));
+            }
+            List<Admission> admissions = IntStream.range(0, COHORT)
+                    .mapToObj(i -> new Admission(
+                            i,
+                            1 + i % contexts,
+                            tokens[1 + i % contexts],
+                            views(new int[] {i}),
+                            CudaModelTest.greedy(tokens)))
+                    .toList();
+            Set<Long> sampled = new TreeSet<>();
+            for (int steps = 0; sampled.size() < COHORT; steps++) {
+                assertThat(steps).as("steps until all tokens are sampled").isLessThan(MAX_STEPS);
+                List<SubBatch> batches = besides(kind, random);
+                int prompts = batches.stream()
+                        .mapToInt(batch -> batch.chunks().size())
+                        .sum();
+                StepResult result = run(
+                        executor,
+                        new StepPlan(
+                                step++,
+                                List.of(),
+                                batches,
+                                steps == 0 ? admissions : List.of(),
+                                COHORT,
+                                List.of(),
+                                List.of()));
+                assertThat(result.lost()).isEmpty();
+                for (int row = 0; row < prompts; row++) {
+                    assertThat(GpuRig.error(executor.logits(row), ofPrompt))
+                            .as("%s, step %d, prompt %d", kind, steps, row)
+                            .isLessThan(MAX_ERROR_OF_THE_HOST);
+                }
+                // slots are sampled behind the prompts, in a graph behind the padding of these
+                int slot = kind == CohortStep.PREFILL_OFFLOAD
+                        ? GraphCache.bucket(prompts + options.slots()) - options.slots()
+                        : prompts;
+                for (StepResult.Sampled token : result.sampled()) {
+                    if (token.sequence() < COHORT) {
+                        assertThat(sampled.add(token.sequence())).isTrue();
+                        assertThat(GpuRig.error(
+                                        executor.logits(slot++), expected.get((int) token.sequence() % contexts)))
+                                .as("%s, step %d, sequence %d", kind, steps, token.sequence())
+                                .isLessThan(MAX_ERROR_OF_THE_HOST);
+                    }
+                }
+            }
+        }
+    }
+
+    /** The logits of a prompt's last token, computed by the GPU alone, [vocabulary]. */
+    private double[] onGpu(CudaExecutor executor, int[] tokens, int count) {
+        int[] blocks = IntStream.range(30, 43).toArray();
+        run(
+                executor,
+                plan(
+                        List.of(),
+                        List.of(chunk(PROMPT, tokens, 0, count, blocks, AttentionSite.GPU_FROM_GPU)),
+                        List.of()));
+        float[] logits = executor.logits(0);
+        return IntStream.range(0, logits.length).mapToDouble(i -> logits[i]).toArray();
+    }
+
+    /** Prompts of the same tokens; a second sub-batch has the last token of one whose KV {@link #onGpu} has left. */
+    private List<SubBatch> besides(CohortStep kind, int[] tokens) {
+        List<Chunk> prompts = IntStream.range(0, 3)
+                .mapToObj(i -> chunk(
+                        PROMPT + i,
+                        tokens,
+                        0,
+                        tokens.length,
+                        IntStream.range(43 + 13 * i, 56 + 13 * i).toArray(),
+                        AttentionSite.GPU_FROM_GPU))
+                .toList();
+        Chunk offloaded = chunk(
+                PROMPT,
+                tokens,
+                0,
+                tokens.length,
+                IntStream.range(COHORT, COHORT + 13).toArray(),
+                AttentionSite.GPU_PREFILL_OFFLOAD);
+        Chunk last = chunk(
+                PROMPT + 1,
+                tokens,
+                tokens.length - 1,
+                tokens.length,
+                IntStream.range(30, 43).toArray(),
+                AttentionSite.GPU_FROM_GPU);
+        return switch (kind) {
+            case MANY_ROWS -> List.of(new SubBatch(prompts));
+            case PREFILL_OFFLOAD -> List.of(new SubBatch(List.of(offloaded), staging(List.of(offloaded))));
+            case TWO_SUB_BATCHES -> List.of(new SubBatch(prompts.subList(0, 1)), new SubBatch(List.of(last)));
+        };
     }
 
     /** Each step uses a random strategy. It takes over the in-flight tokens and swapped sequences of the one before. */

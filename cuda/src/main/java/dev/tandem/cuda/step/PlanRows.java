@@ -1,5 +1,8 @@
 package dev.tandem.cuda.step;
 
+import dev.tandem.cuda.forward.SlotLayers;
+import dev.tandem.cuda.hostattention.HostLinkMemory;
+import dev.tandem.cuda.hostattention.HostTokenTracker.ReturnLayers;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.AttentionSite;
@@ -9,8 +12,9 @@ import dev.tandem.engine.step.SubBatch;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Optional;
 
-/** Checks that the CUDA executor can run a plan, and orders the rows of its sub-batches. */
+/** Checks that the CUDA executor can run a plan, orders the rows of its sub-batches, and counts and places slots. */
 public final class PlanRows {
     /** Min slots of a step that has in-flight tokens. */
     private static final int MIN_SLOTS = 8;
@@ -124,5 +128,21 @@ public final class PlanRows {
                 ? Math.max(MIN_SLOTS, Integer.highestOneBit(2 * wanted - 1))
                 : (wanted + SLOT_STEP - 1) / SLOT_STEP * SLOT_STEP;
         return Math.min(rounded, maxSlots - plan.resume().size());
+    }
+
+    /**
+     * The layers at which a step computes its slots. Empty for all layers: where that is most of them, where slots are
+     * few, and where tokens finish within the step, because resumed tokens have their rows behind slots.
+     *
+     * @param returns layers at which in-flight tokens may return, without those that the plan admits; empty without any
+     */
+    static Optional<SlotLayers> slotLayers(StepPlan plan, int slots, Optional<ReturnLayers> returns, int layers) {
+        if (slots <= HostLinkMemory.USUAL_SLOTS || !plan.resume().isEmpty()) {
+            return Optional.empty();
+        }
+        int first =
+                plan.admissions().isEmpty() ? returns.map(ReturnLayers::first).orElse(0) : -1;
+        int last = Math.min(returns.map(ReturnLayers::last).orElse(-1), layers - 1);
+        return last - first + 1 > layers / 2 ? Optional.empty() : Optional.of(SlotLayers.between(first, last));
     }
 }

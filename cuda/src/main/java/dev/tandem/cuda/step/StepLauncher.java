@@ -5,11 +5,9 @@ import dev.tandem.cuda.forward.CudaForward.Pass;
 import dev.tandem.cuda.forward.Extent;
 import dev.tandem.cuda.forward.ScoredRows;
 import dev.tandem.cuda.forward.SlotLayers;
-import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.cuda.hostattention.HostToken;
 import dev.tandem.cuda.hostattention.HostTokenTracker;
 import dev.tandem.cuda.hostattention.HostTokenTracker.Resumed;
-import dev.tandem.cuda.hostattention.HostTokenTracker.ReturnLayers;
 import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.cuda.sampling.Bitmasks;
 import dev.tandem.cuda.sampling.GpuSampler;
@@ -169,9 +167,9 @@ public final class StepLauncher {
             return last;
         }
         last = switch (kind) {
-            case ONE_GRAPH -> oneGraph(plan, batches.getFirst(), rows, slots, sampling);
+            case ONE_GRAPH -> replayOrRun(plan, batches.getFirst(), rows, slots, sampling, graphs::launch);
             case GRAPH_PER_LAYER ->
-                replay(plan, batches.getFirst(), rows, slots, sampling, SlotLayers.ALL, graphs::launchPrefillOffload);
+                replayOrRun(plan, batches.getFirst(), rows, slots, sampling, graphs::launchPrefillOffload);
             case PASSES -> passes(plan, batches, slots, resumed, sameLayer, sampling);
         };
         if (sampling == Sampling.NOW) {
@@ -281,23 +279,25 @@ public final class StepLauncher {
     }
 
     /**
-     * Replays a step as one graph. A captured step computes its slots at every layer, which costs much where they are
-     * many: then they are computed only at the layers where in-flight tokens may return, kernel by kernel.
+     * Replays a step by its graph, or graphs. A captured step computes its slots at every layer, so a step that
+     * computes them at some layers only is run kernel by kernel.
      */
-    private Launched oneGraph(StepPlan plan, List<Chunk> chunks, int rows, int slots, Sampling sampling) {
-        Optional<SlotLayers> some = slots > HostLinkMemory.USUAL_SLOTS ? slotLayers(plan) : Optional.empty();
+    private Launched replayOrRun(
+            StepPlan plan,
+            List<Chunk> chunks,
+            int rows,
+            int slots,
+            Sampling sampling,
+            Consumer<GraphCache.Key> replay) {
+        Optional<SlotLayers> some = slotLayers(plan, slots);
         return some.isPresent()
                 ? replay(plan, chunks, rows, slots, sampling, some.get(), key -> graphs.launchAtLayers(key, some.get()))
-                : replay(plan, chunks, rows, slots, sampling, SlotLayers.ALL, graphs::launch);
+                : replay(plan, chunks, rows, slots, sampling, SlotLayers.ALL, replay);
     }
 
-    /** The layers that need slots; empty where that is most of them. */
-    private Optional<SlotLayers> slotLayers(StepPlan plan) {
-        Optional<ReturnLayers> returns = hostTokens.orElseThrow().returnLayers();
-        boolean enter = !plan.admissions().isEmpty();
-        int first = enter ? -1 : returns.map(ReturnLayers::first).orElse(0);
-        int last = Math.min(returns.map(ReturnLayers::last).orElse(-1), layers - 1);
-        return last - first + 1 > layers / 2 ? Optional.empty() : Optional.of(SlotLayers.between(first, last));
+    /** The layers that need the plan's slots, before its tokens enter; empty for all layers. */
+    private Optional<SlotLayers> slotLayers(StepPlan plan, int slots) {
+        return PlanRows.slotLayers(plan, slots, hostTokens.flatMap(HostTokenTracker::returnLayers), layers);
     }
 
     private Launched replay(
@@ -341,6 +341,9 @@ public final class StepLauncher {
         List<StepBuffer> steps = new ArrayList<>(batches.size());
         List<PromptScores.Scored> scored = new ArrayList<>();
         scores.clear();
+        SlotLayers slotLayers = slotLayers(plan, slots)
+                .orElseGet(() -> SlotLayers.resuming(
+                        resumed.stream().map(Resumed::earliestLayer).toList()));
         long tasks = sameLayer == 0 ? 0 : hostTokens.orElseThrow().queues().reserveTasks((long) sameLayer * layers);
         int before = 0;
         boolean padded = false;
@@ -376,8 +379,7 @@ public final class StepLauncher {
                             .withSlots(slotsHere)
                             .withResumed(resumedHere.size())
                             .withHostTokens(filled.hostTokens()),
-                    SlotLayers.resuming(
-                            resumedHere.stream().map(Resumed::earliestLayer).toList()),
+                    last ? slotLayers : SlotLayers.ALL,
                     scoredRows));
             steps.add(step);
         }
@@ -388,7 +390,7 @@ public final class StepLauncher {
         scores.upload(stream);
         graphs.launch(passes, padded);
         int waiting = sameLayer + resumed.size() > 0 ? passes.size() : 0;
-        int returned = slots + resumed.size();
+        int returned = (slotLayers.after(layers - 1) ? slots : 0) + resumed.size();
         return new Launched(inputs.first(), sampled, onGpu, sampled.size(), returned, waiting, draws, Set.of(), scored);
     }
 

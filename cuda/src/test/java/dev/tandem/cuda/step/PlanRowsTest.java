@@ -4,11 +4,14 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatCode;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.tandem.cuda.forward.SlotLayers;
+import dev.tandem.cuda.hostattention.HostTokenTracker.ReturnLayers;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sampling.PromptScorer;
 import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.step.Admission;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
@@ -16,13 +19,16 @@ import dev.tandem.engine.step.SubBatch;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
+import java.util.stream.IntStream;
 import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** The slots of a step. It needs no GPU. */
+/** The slots of a step, and the layers that compute them. It needs no GPU. */
 class PlanRowsTest {
+    private static final int LAYERS = 8;
+
     private static StepPlan plan(int slots, int resumed) {
         List<Long> sequences = LongStream.range(0, resumed).boxed().toList();
         return new StepPlan(1, List.of(), List.of(), List.of(), slots, List.of(), sequences);
@@ -46,6 +52,48 @@ class PlanRowsTest {
     })
     void slotsAreRoundedUpAndLeaveRoomForResumedTokens(int wanted, int resumed, int max, int slots) {
         assertThat(PlanRows.slots(plan(wanted, resumed), max)).isEqualTo(slots);
+    }
+
+    private static Optional<SlotLayers> slotLayers(int slots, int resumed, Optional<ReturnLayers> returns) {
+        return PlanRows.slotLayers(plan(slots, resumed), slots, returns, LAYERS);
+    }
+
+    @Test
+    void aCohortIsComputedWhereItMayReturn() {
+        assertThat(slotLayers(128, 0, Optional.of(new ReturnLayers(2, 4)))).contains(SlotLayers.between(2, 4));
+        assertThat(slotLayers(128, 0, Optional.of(new ReturnLayers(6, 8))))
+                .as("layers that the model has")
+                .contains(SlotLayers.between(6, 7));
+        assertThat(slotLayers(128, 0, Optional.empty()))
+                .as("nothing in flight")
+                .hasValueSatisfying(
+                        nowhere -> assertThat(IntStream.range(-1, LAYERS).filter(nowhere::after))
+                                .isEmpty());
+    }
+
+    @Test
+    void aCohortThatEntersIsComputedBeforeLayer0() {
+        Admission admission = new Admission(
+                3,
+                1,
+                5,
+                new int[] {0},
+                new TokenSampler(SamplingParams.builder().build(), new int[] {5}, Set.of(), 1));
+        StepPlan enters = new StepPlan(1, List.of(), List.of(), List.of(admission), 128, List.of(), List.of());
+        assertThat(PlanRows.slotLayers(enters, 128, Optional.empty(), LAYERS)).contains(SlotLayers.between(-1, -1));
+        assertThat(PlanRows.slotLayers(enters, 128, Optional.of(new ReturnLayers(0, 2)), LAYERS))
+                .contains(SlotLayers.between(-1, 2));
+        assertThat(PlanRows.slotLayers(enters, 128, Optional.of(new ReturnLayers(5, 7)), LAYERS))
+                .as("from the embedding to layer 7")
+                .isEmpty();
+    }
+
+    /** Behind slots that end before the last layer, rows of resumed tokens would have no place. */
+    @Test
+    void slotsAreComputedAtAllLayersWhereTheyAreFewOrSpreadOrTokensFinish() {
+        assertThat(slotLayers(64, 0, Optional.of(new ReturnLayers(2, 4)))).isEmpty();
+        assertThat(slotLayers(128, 0, Optional.of(new ReturnLayers(1, 5)))).isEmpty();
+        assertThat(slotLayers(128, 1, Optional.of(new ReturnLayers(2, 4)))).isEmpty();
     }
 
     @Test
