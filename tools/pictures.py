@@ -79,7 +79,7 @@ def lines(name):
 
 
 def throughput():
-    """README's chart: offline throughput beside vLLM's, as a ratio."""
+    """Offline throughput beside vLLM's, as a ratio."""
     rows = lines("peers/vllm-0.33-h200-offline.jsonl")
     svg = Svg(760, 60 + 74 * len(rows), "Throughput of Tandem and vLLM 0.33 on one H200")
     svg.text(16, 24, "Throughput on one NVIDIA H200, Llama-3.1-8B shapes, Tandem on the GPU alone", "title")
@@ -93,6 +93,65 @@ def throughput():
             svg.text(92, y + 34 + 22 * j, name, "small", "end")
             svg.text(106, y + 34 + 22 * j, f"{row[key]:,}", "on")
         svg.text(108 + full, y + 56, f"{row['tandem'] / row['vllm_0_33']:.2f}x", "title")
+    return svg
+
+
+def steady(commit, preset, strategy):
+    """The only steady line of cuda.jsonl that a commit, a preset and a strategy have."""
+    wanted = {"commit": commit, "preset": preset, "strategy": strategy, "window": "steady"}
+    (found,) = [row for row in lines("cuda.jsonl") if all(row.get(key) == value for key, value in wanted.items())]
+    return found
+
+
+def gain_by_preset():
+    """README's chart: steady output throughput of a GPU with host attention, as a ratio to GPU-only's."""
+    groups = (
+        (
+            "One H200, Llama-3.1-8B, 1000/400, 26,400 KV tokens",
+            "h200-26k",
+            {"gpu-only": "34cf2cf", "adaptive": "34cf2cf", "neo": "34cf2cf", "apex": "34cf2cf"},
+        ),
+        (
+            "One H100, Llama-2-7B, osc, KV memory of two requests",
+            "h200-2req",
+            {"gpu-only": "801ac21", "adaptive": "801ac21"},
+        ),
+        (
+            "8 SMs of an H100, Llama-2-7B, osc, KV memory of two requests",
+            "h200-8sm-2req",
+            {"gpu-only": "37440abb", "adaptive": "37440abb", "neo": "801ac21-dirty", "apex": "801ac21-dirty"},
+        ),
+    )
+    names = {
+        "gpu-only": ("GPU-only", "other"),
+        "adaptive": ("default", "cpu"),
+        "neo": ("NEO as printed", "link"),
+        "apex": ("APEX as printed", "link"),
+    }
+    bars = sum(len(commits) for *_, commits in groups)
+    svg = Svg(760, 46 + 30 * len(groups) + 22 * bars, "Output throughput with host attention over GPU-only's")
+    svg.text(16, 24, "Output tokens/s over GPU-only's at equal GPU memory, steady windows", "title")
+    left, unit, y = 130, 112, 42
+    svg.line(left + 520, 44, left + 520, 58, "other-line")
+    svg.text(left + 528, 55, "ideal", "small")
+    for title, preset, commits in groups:
+        svg.text(16, y + 13, title)
+        top = y + 20
+        for strategy, commit in commits.items():
+            y += 22
+            name, css = names[strategy]
+            rate = steady(commit, preset, strategy)["output_tokens_per_second"]
+            ratio = rate / steady(commit, preset, "gpu-only")["output_tokens_per_second"]
+            svg.text(left - 8, y + 14, name, "small", "end")
+            svg.box(left, y, unit * ratio, 18, css)
+            svg.text(left + 6, y + 14, f"{rate:,.0f}", "on")
+            svg.text(left + unit * ratio - 6, y + 14, f"{ratio:.2f}", "on", "end")
+        default = steady(commits["adaptive"], preset, "adaptive")
+        alone = steady(commits["gpu-only"], preset, "gpu-only")
+        ideal = default["ideal_output_tokens_per_second"] / alone["output_tokens_per_second"]
+        svg.line(left + unit * ideal, top, left + unit * ideal, y + 20, "other-line")
+        svg.text(left + unit * ideal + 6, y + 14, f"{ideal:.2f}", "small")
+        y += 30
     return svg
 
 
@@ -429,6 +488,7 @@ def verdicts():
 
 PICTURES = {
     "throughput": throughput,
+    "gain-by-preset": gain_by_preset,
     "latency-under-load": latency_under_load,
     "throughput-by-kv": throughput_by_kv,
     "gain-by-wait": gain_by_wait,
