@@ -370,6 +370,71 @@ def async_overlap_step():
     )
 
 
+def same_layer_step():
+    """Layers of a step with same-layer tokens, and of one with two sub-batches, to scale."""
+    rows = lines("same-layer.jsonl")
+    (row,) = [row for row in rows if (row["machine"], row["workload"]) == ("l4-16vcpu", "1000/400")]
+    pair, trip, attention, mine = row["two_sub_batches"], row["trip_us"], row["gpu_attention_us"], row["gpu_tokens"]
+    stage = row["window_us"] + trip - attention
+    first, second = pair["host_tokens"]
+    svg = Svg(760, 330, "A step with same-layer tokens and a step with two sub-batches")
+    svg.text(16, 24, "Same-layer tokens, and two sub-batches on the same machine", "title")
+    left, scale = 76, 0.147
+
+    def lanes(y, title, gpu, cpu):
+        svg.text(16, y, title)
+        for i, (name, boxes) in enumerate((("GPU", gpu), ("CPU", cpu))):
+            top = y + 10 + 42 * i
+            svg.text(16, top + 21, name)
+            svg.line(70, top + 36, 744, top + 36, "grid")
+            for start, length, label, css in boxes:
+                svg.box(left + scale * start, top, scale * length - 2, 32, css, label)
+
+    gpu, cpu, tokens = [], [], mine + row["hidden_tokens"]
+    for layer in range(2):
+        start = layer * (attention + stage + row["linear_us"])
+        gpu.append((start, attention, f"attn of {mine}", "gpu"))
+        gpu.append((start + attention + stage, row["linear_us"], f"linear, {tokens} tokens", "gpu"))
+        cpu.append((start + trip / 2, row["cpu_attention_us"], f"attn of {row['hidden_tokens']}", "cpu"))
+    lanes(
+        54,
+        f"One batch, two layers: {mine} GPU tokens and {row['hidden_tokens']} same-layer tokens, "
+        f"{row['gain']:.2f} times GPU-only",
+        gpu,
+        cpu,
+    )
+    linear, attentions = pair["linear_us"], pair["cpu_attention_us"]
+    lanes(
+        170,
+        f"Two sub-batches, one layer: {mine} GPU tokens and {first + second} host tokens, "
+        f"{row['two_sub_batches_gain']:.2f} times GPU-only",
+        [
+            (0, linear[0], f"linear 0, {mine + first} tokens", "gpu"),
+            (linear[0], attention, f"attn of {mine}", "gpu"),
+            (linear[0] + attention + stage, linear[1], f"linear 1, {second} tokens", "link"),
+        ],
+        [
+            (0, attentions[1], f"attn 1, of {second}", "cpu"),
+            (attentions[1], attentions[0], f"attn 0, of {first}", "cpu"),
+        ],
+    )
+    for ms in range(5):
+        svg.text(left + scale * 1000 * ms, 278, f"{ms} ms", "small", "middle")
+    svg.text(
+        16,
+        300,
+        "Computed from data sheets, not run: NVIDIA L4, 16 vCPU, Llama-3.1-8B, contexts of 1,200 tokens.",
+        "small",
+    )
+    svg.text(
+        16,
+        318,
+        "To scale. Linear: output projection, MLP and QKV. The gain counts sampling and the step's overhead.",
+        "small",
+    )
+    return svg
+
+
 def selector():
     """The phases of the strategy selector."""
     svg = Svg(760, 330, "The phases of the strategy selector")
@@ -496,6 +561,7 @@ PICTURES = {
     "kv-tiers": kv_tiers,
     "asymmetric-step": asymmetric_step,
     "async-overlap-step": async_overlap_step,
+    "same-layer-step": same_layer_step,
     "selector": selector,
     "threads": threads,
     "packages": packages,
