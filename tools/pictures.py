@@ -29,6 +29,7 @@ STYLE = """
   .gpu { fill: #2f6f4f; } .cpu { fill: #b35c1e; } .link { fill: #5b6b8c; } .other { fill: #9aa5b1; }
   .gpu-line { stroke: #2f6f4f; fill: none; stroke-width: 2; }
   .cpu-line { stroke: #b35c1e; fill: none; stroke-width: 2; }
+  .link-line { stroke: #5b6b8c; fill: none; stroke-width: 2; }
   .other-line { stroke: #7b8794; fill: none; stroke-width: 2; }
   .arrow { stroke: #52606d; fill: none; marker-end: url(#head); }
   @media (prefers-color-scheme: dark) {
@@ -280,6 +281,64 @@ def gain_by_wait():
         svg.box(left + 16, top + 8 + 20 * i, 12, 12, css)
         svg.text(left + 34, top + 18 + 20 * i, name)
     svg.text(left + width / 2, top + height + 40, "mean time per output token of a request", "small", "middle")
+    return svg
+
+
+def goodput_by_load():
+    """Simulated output throughput and goodput against the load, means over the seeds."""
+    rows = lines("goodput.jsonl")
+    cells = (
+        ("h200-26k", "h200-26k, 1000/400", 5000, 1000, 12, 3),
+        ("h200-8sm-2req", "h200-8sm-2req, osc", 200, 50, 3, 1),
+    )
+    strategies = {
+        "gpu-only": ("GPU-only", "gpu"),
+        "neo": ("NEO as printed", "link"),
+        "apex": ("APEX as printed", "other"),
+        "adaptive": ("default, guarded", "cpu"),
+    }
+    svg = Svg(760, 520, "Simulated output throughput and goodput against the load")
+    svg.text(16, 24, "Simulated output throughput and goodput against the load, Poisson arrivals", "title")
+    for i, (name, css) in enumerate(strategies.values()):
+        svg.box(62 + 160 * i, 38, 12, 12, css)
+        svg.text(80 + 160 * i, 48, name)
+    width, height, lowest, highest = 290, 170, 60, 140
+    for column, (preset, title, *scales) in enumerate(cells):
+        mine = [row for row in rows if row["preset"] == preset]
+        (saturation,) = [row["requests_per_second"] for row in mine if row["window"] == "steady"]
+        left = 62 + 380 * column
+        svg.text(left, 74, title)
+        panels = (("output_throughput", "output tokens/s"), ("request_goodput", "goodput, requests/s"))
+        for i, (figure, unit) in enumerate(panels):
+            top, (limit, tick) = 96 + 206 * i, scales[2 * i : 2 * i + 2]
+
+            def at(load, value, left=left, top=top, limit=limit):
+                return left + width * (load - lowest) / (highest - lowest), top + height * (1 - value / limit)
+
+            for value in range(0, limit + 1, tick):
+                _, y = at(lowest, value)
+                svg.line(left, y, left + width, y, "grid")
+                svg.text(left - 8, y + 4, f"{value:,}", "small", "end")
+            svg.text(left + 4, top - 5, unit, "small")
+            for strategy, (_, css) in strategies.items():
+                sums = {}
+                for row in mine:
+                    if row["strategy"] == strategy and row["window"] == "open":
+                        sums.setdefault(round(100 * row["request_rate"] / saturation), []).append(row[figure])
+                points = [at(load, sum(values) / len(values)) for load, values in sorted(sums.items())]
+                svg.path(points, css + "-line")
+                for point in points:
+                    svg.dot(*point, css)
+        for load in range(lowest, highest + 1, 20):
+            x, _ = at(load, 0)
+            svg.text(x, 490, f"{load} %", "small", "middle")
+    svg.text(
+        380,
+        510,
+        "load by GPU-only's saturation; goodput has a first token within 5 s and at most 250 ms per token",
+        "small",
+        "middle",
+    )
     return svg
 
 
@@ -557,6 +616,7 @@ PICTURES = {
     "latency-under-load": latency_under_load,
     "throughput-by-kv": throughput_by_kv,
     "gain-by-wait": gain_by_wait,
+    "goodput-by-load": goodput_by_load,
     "peak-by-kernel": peak_by_kernel,
     "kv-tiers": kv_tiers,
     "asymmetric-step": asymmetric_step,
