@@ -29,6 +29,7 @@ STYLE = """
   .gpu { fill: #2f6f4f; } .cpu { fill: #b35c1e; } .link { fill: #5b6b8c; } .other { fill: #9aa5b1; }
   .gpu-line { stroke: #2f6f4f; fill: none; stroke-width: 2; }
   .cpu-line { stroke: #b35c1e; fill: none; stroke-width: 2; }
+  .link-line { stroke: #5b6b8c; fill: none; stroke-width: 2; }
   .other-line { stroke: #7b8794; fill: none; stroke-width: 2; }
   .arrow { stroke: #52606d; fill: none; marker-end: url(#head); }
   @media (prefers-color-scheme: dark) {
@@ -79,7 +80,7 @@ def lines(name):
 
 
 def throughput():
-    """README's chart: offline throughput beside vLLM's, as a ratio."""
+    """Offline throughput beside vLLM's, as a ratio."""
     rows = lines("peers/vllm-0.33-h200-offline.jsonl")
     svg = Svg(760, 60 + 74 * len(rows), "Throughput of Tandem and vLLM 0.33 on one H200")
     svg.text(16, 24, "Throughput on one NVIDIA H200, Llama-3.1-8B shapes, Tandem on the GPU alone", "title")
@@ -93,6 +94,65 @@ def throughput():
             svg.text(92, y + 34 + 22 * j, name, "small", "end")
             svg.text(106, y + 34 + 22 * j, f"{row[key]:,}", "on")
         svg.text(108 + full, y + 56, f"{row['tandem'] / row['vllm_0_33']:.2f}x", "title")
+    return svg
+
+
+def steady(commit, preset, strategy):
+    """The only steady line of cuda.jsonl that a commit, a preset and a strategy have."""
+    wanted = {"commit": commit, "preset": preset, "strategy": strategy, "window": "steady"}
+    (found,) = [row for row in lines("cuda.jsonl") if all(row.get(key) == value for key, value in wanted.items())]
+    return found
+
+
+def gain_by_preset():
+    """README's chart: steady output throughput of a GPU with host attention, as a ratio to GPU-only's."""
+    groups = (
+        (
+            "One H200, Llama-3.1-8B, 1000/400, 26,400 KV tokens",
+            "h200-26k",
+            {"gpu-only": "34cf2cf", "adaptive": "34cf2cf", "neo": "34cf2cf", "apex": "34cf2cf"},
+        ),
+        (
+            "One H100, Llama-2-7B, osc, KV memory of two requests",
+            "h200-2req",
+            {"gpu-only": "801ac21", "adaptive": "801ac21"},
+        ),
+        (
+            "8 SMs of an H100, Llama-2-7B, osc, KV memory of two requests",
+            "h200-8sm-2req",
+            {"gpu-only": "37440abb", "adaptive": "37440abb", "neo": "801ac21-dirty", "apex": "801ac21-dirty"},
+        ),
+    )
+    names = {
+        "gpu-only": ("GPU-only", "other"),
+        "adaptive": ("default", "cpu"),
+        "neo": ("NEO as printed", "link"),
+        "apex": ("APEX as printed", "link"),
+    }
+    bars = sum(len(commits) for *_, commits in groups)
+    svg = Svg(760, 46 + 30 * len(groups) + 22 * bars, "Output throughput with host attention over GPU-only's")
+    svg.text(16, 24, "Output tokens/s over GPU-only's at equal GPU memory, steady windows", "title")
+    left, unit, y = 130, 112, 42
+    svg.line(left + 520, 44, left + 520, 58, "other-line")
+    svg.text(left + 528, 55, "ideal", "small")
+    for title, preset, commits in groups:
+        svg.text(16, y + 13, title)
+        top = y + 20
+        for strategy, commit in commits.items():
+            y += 22
+            name, css = names[strategy]
+            rate = steady(commit, preset, strategy)["output_tokens_per_second"]
+            ratio = rate / steady(commit, preset, "gpu-only")["output_tokens_per_second"]
+            svg.text(left - 8, y + 14, name, "small", "end")
+            svg.box(left, y, unit * ratio, 18, css)
+            svg.text(left + 6, y + 14, f"{rate:,.0f}", "on")
+            svg.text(left + unit * ratio - 6, y + 14, f"{ratio:.2f}", "on", "end")
+        default = steady(commits["adaptive"], preset, "adaptive")
+        alone = steady(commits["gpu-only"], preset, "gpu-only")
+        ideal = default["ideal_output_tokens_per_second"] / alone["output_tokens_per_second"]
+        svg.line(left + unit * ideal, top, left + unit * ideal, y + 20, "other-line")
+        svg.text(left + unit * ideal + 6, y + 14, f"{ideal:.2f}", "small")
+        y += 30
     return svg
 
 
@@ -224,6 +284,64 @@ def gain_by_wait():
     return svg
 
 
+def goodput_by_load():
+    """Simulated output throughput and goodput against the load, means over the seeds."""
+    rows = lines("goodput.jsonl")
+    cells = (
+        ("h200-26k", "h200-26k, 1000/400", 5000, 1000, 12, 3),
+        ("h200-8sm-2req", "h200-8sm-2req, osc", 200, 50, 3, 1),
+    )
+    strategies = {
+        "gpu-only": ("GPU-only", "gpu"),
+        "neo": ("NEO as printed", "link"),
+        "apex": ("APEX as printed", "other"),
+        "adaptive": ("default, guarded", "cpu"),
+    }
+    svg = Svg(760, 520, "Simulated output throughput and goodput against the load")
+    svg.text(16, 24, "Simulated output throughput and goodput against the load, Poisson arrivals", "title")
+    for i, (name, css) in enumerate(strategies.values()):
+        svg.box(62 + 160 * i, 38, 12, 12, css)
+        svg.text(80 + 160 * i, 48, name)
+    width, height, lowest, highest = 290, 170, 60, 140
+    for column, (preset, title, *scales) in enumerate(cells):
+        mine = [row for row in rows if row["preset"] == preset]
+        (saturation,) = [row["requests_per_second"] for row in mine if row["window"] == "steady"]
+        left = 62 + 380 * column
+        svg.text(left, 74, title)
+        panels = (("output_throughput", "output tokens/s"), ("request_goodput", "goodput, requests/s"))
+        for i, (figure, unit) in enumerate(panels):
+            top, (limit, tick) = 96 + 206 * i, scales[2 * i : 2 * i + 2]
+
+            def at(load, value, left=left, top=top, limit=limit):
+                return left + width * (load - lowest) / (highest - lowest), top + height * (1 - value / limit)
+
+            for value in range(0, limit + 1, tick):
+                _, y = at(lowest, value)
+                svg.line(left, y, left + width, y, "grid")
+                svg.text(left - 8, y + 4, f"{value:,}", "small", "end")
+            svg.text(left + 4, top - 5, unit, "small")
+            for strategy, (_, css) in strategies.items():
+                sums = {}
+                for row in mine:
+                    if row["strategy"] == strategy and row["window"] == "open":
+                        sums.setdefault(round(100 * row["request_rate"] / saturation), []).append(row[figure])
+                points = [at(load, sum(values) / len(values)) for load, values in sorted(sums.items())]
+                svg.path(points, css + "-line")
+                for point in points:
+                    svg.dot(*point, css)
+        for load in range(lowest, highest + 1, 20):
+            x, _ = at(load, 0)
+            svg.text(x, 490, f"{load} %", "small", "middle")
+    svg.text(
+        380,
+        510,
+        "load by GPU-only's saturation; goodput has a first token within 5 s and at most 250 ms per token",
+        "small",
+        "middle",
+    )
+    return svg
+
+
 def peak_by_kernel():
     """Fraction of the measured peak that each part of a decode step reaches."""
     rows = [
@@ -309,6 +427,71 @@ def async_overlap_step():
         [("GPU", gpu), ("CPU", cpu[:4])],
         "The GPU never waits. A host token rejoins at its layer once its attention is there, usually one step later.",
     )
+
+
+def same_layer_step():
+    """Layers of a step with same-layer tokens, and of one with two sub-batches, to scale."""
+    rows = lines("same-layer.jsonl")
+    (row,) = [row for row in rows if (row["machine"], row["workload"]) == ("l4-16vcpu", "1000/400")]
+    pair, trip, attention, mine = row["two_sub_batches"], row["trip_us"], row["gpu_attention_us"], row["gpu_tokens"]
+    stage = row["window_us"] + trip - attention
+    first, second = pair["host_tokens"]
+    svg = Svg(760, 330, "A step with same-layer tokens and a step with two sub-batches")
+    svg.text(16, 24, "Same-layer tokens, and two sub-batches on the same machine", "title")
+    left, scale = 76, 0.147
+
+    def lanes(y, title, gpu, cpu):
+        svg.text(16, y, title)
+        for i, (name, boxes) in enumerate((("GPU", gpu), ("CPU", cpu))):
+            top = y + 10 + 42 * i
+            svg.text(16, top + 21, name)
+            svg.line(70, top + 36, 744, top + 36, "grid")
+            for start, length, label, css in boxes:
+                svg.box(left + scale * start, top, scale * length - 2, 32, css, label)
+
+    gpu, cpu, tokens = [], [], mine + row["hidden_tokens"]
+    for layer in range(2):
+        start = layer * (attention + stage + row["linear_us"])
+        gpu.append((start, attention, f"attn of {mine}", "gpu"))
+        gpu.append((start + attention + stage, row["linear_us"], f"linear, {tokens} tokens", "gpu"))
+        cpu.append((start + trip / 2, row["cpu_attention_us"], f"attn of {row['hidden_tokens']}", "cpu"))
+    lanes(
+        54,
+        f"One batch, two layers: {mine} GPU tokens and {row['hidden_tokens']} same-layer tokens, "
+        f"{row['gain']:.2f} times GPU-only",
+        gpu,
+        cpu,
+    )
+    linear, attentions = pair["linear_us"], pair["cpu_attention_us"]
+    lanes(
+        170,
+        f"Two sub-batches, one layer: {mine} GPU tokens and {first + second} host tokens, "
+        f"{row['two_sub_batches_gain']:.2f} times GPU-only",
+        [
+            (0, linear[0], f"linear 0, {mine + first} tokens", "gpu"),
+            (linear[0], attention, f"attn of {mine}", "gpu"),
+            (linear[0] + attention + stage, linear[1], f"linear 1, {second} tokens", "link"),
+        ],
+        [
+            (0, attentions[1], f"attn 1, of {second}", "cpu"),
+            (attentions[1], attentions[0], f"attn 0, of {first}", "cpu"),
+        ],
+    )
+    for ms in range(5):
+        svg.text(left + scale * 1000 * ms, 278, f"{ms} ms", "small", "middle")
+    svg.text(
+        16,
+        300,
+        "Computed from data sheets, not run: NVIDIA L4, 16 vCPU, Llama-3.1-8B, contexts of 1,200 tokens.",
+        "small",
+    )
+    svg.text(
+        16,
+        318,
+        "To scale. Linear: output projection, MLP and QKV. The gain counts sampling and the step's overhead.",
+        "small",
+    )
+    return svg
 
 
 def selector():
@@ -429,13 +612,16 @@ def verdicts():
 
 PICTURES = {
     "throughput": throughput,
+    "gain-by-preset": gain_by_preset,
     "latency-under-load": latency_under_load,
     "throughput-by-kv": throughput_by_kv,
     "gain-by-wait": gain_by_wait,
+    "goodput-by-load": goodput_by_load,
     "peak-by-kernel": peak_by_kernel,
     "kv-tiers": kv_tiers,
     "asymmetric-step": asymmetric_step,
     "async-overlap-step": async_overlap_step,
+    "same-layer-step": same_layer_step,
     "selector": selector,
     "threads": threads,
     "packages": packages,

@@ -6,7 +6,8 @@ usage: tools/same_layer.py > FILE
 It takes decode steps of a full GPU pool, all sequences at the workload's mean context, from the profiles of
 docs/results/profiles and from the data sheets of the hardware files. It prints JSON lines: the window T_ga + stage -
 trip, the tokens that it holds, their gain over the GPU alone, the best gain of two sub-batches in the same steps, and
-the number of host tokens from which two sub-batches do more.
+the number of host tokens from which two sub-batches do more. The times of one layer are those of a step with the hidden
+tokens, and of the best step of two sub-batches.
 """
 
 import bisect
@@ -102,6 +103,10 @@ class DataSheet:
         return 10e-6 + rows * context * self.bytes / LAYERS / self.host if rows > 0 else 0
 
 
+def micros(seconds):
+    return round(seconds * 1e6)
+
+
 def count(name, machine, pool, workload):
     context = CONTEXTS[workload]
     rows = max(1, int(pool // context))
@@ -118,20 +123,30 @@ def count(name, machine, pool, workload):
         return rate(rows + tokens, machine.linear(rows + tokens) + attention) / alone if tokens else 1
 
     def two(tokens):
-        best = 0
+        """The best gain of two sub-batches with this many host tokens, and the times of one of its layers."""
+        best, times = 0, None
         for second in range(1, tokens + 1):
             cpu0, cpu1 = machine.cpu(tokens - second, context), machine.cpu(second, context)
             stage0, stage1 = machine.linear(rows + tokens - second), machine.linear(second) + gpu
             path0 = stage0 + cpu0 + machine.trip if cpu0 else 0
             layer = max(2 * machine.stage + stage0 + stage1, cpu0 + cpu1, path0, stage1 + cpu1 + machine.trip)
-            best = max(best, rate(rows + tokens, layer) / alone)
-        return best
+            gain = rate(rows + tokens, layer) / alone
+            if gain > best:
+                best = gain
+                times = {
+                    "host_tokens": [tokens - second, second],
+                    "linear_us": [micros(stage0), micros(stage1 - gpu)],
+                    "cpu_attention_us": [micros(cpu0), micros(cpu1)],
+                    "layer_us": micros(layer),
+                }
+        return best, times
 
     hidden = 0
     while hidden < MAX_TOKENS and machine.cpu(hidden + 1, context) <= window:
         hidden += 1
     pairs = [two(tokens) for tokens in range(1, MAX_TOKENS + 1)]
-    crossing = next((n for n, gain in enumerate(pairs, 1) if gain > max(1, one(min(n, hidden)))), None)
+    crossing = next((n for n, (gain, _) in enumerate(pairs, 1) if gain > max(1, one(min(n, hidden)))), None)
+    best, times = max(pairs, key=lambda pair: pair[0])
     print(
         json.dumps(
             {
@@ -139,14 +154,17 @@ def count(name, machine, pool, workload):
                 "workload": workload,
                 "context": context,
                 "gpu_tokens": rows,
-                "gpu_attention_us": round(gpu * 1e6),
-                "trip_us": round(machine.trip * 1e6),
-                "window_us": round(window * 1e6),
-                "cpu_attention_of_one_us": round(machine.cpu(1, context) * 1e6),
+                "gpu_attention_us": micros(gpu),
+                "trip_us": micros(machine.trip),
+                "window_us": micros(window),
+                "cpu_attention_of_one_us": micros(machine.cpu(1, context)),
                 "hidden_tokens": hidden,
+                "linear_us": micros(machine.linear(rows + hidden)),
+                "cpu_attention_us": micros(machine.cpu(hidden, context)),
                 "gain": round(one(hidden), 3),
-                "two_sub_batches_gain": round(max(pairs), 3),
+                "two_sub_batches_gain": round(best, 3),
                 "two_sub_batches_better_from": crossing,
+                "two_sub_batches": times,
             }
         )
     )
