@@ -10,6 +10,7 @@ import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.request.TokenSink;
 import java.util.LinkedHashMap;
+import java.util.Locale;
 import java.util.Map;
 import java.util.SplittableRandom;
 import java.util.concurrent.CountDownLatch;
@@ -113,13 +114,14 @@ public final class ThroughputRun {
         long start = clock.nanos();
         sleep("first half", seconds / 2);
         long firstHalf = recorder.snapshot().outputTokens();
-        double firstSeconds = (clock.nanos() - start) / 1e9;
-        sleep("second half", seconds - seconds / 2);
+        double firstRate = firstHalf / ((clock.nanos() - start) / 1e9);
+        // a run that is ended from outside has at least said this
+        sleep(String.format(Locale.ROOT, "second half, after %.0f output tokens/s", firstRate), seconds - seconds / 2);
         Recorder.Counts counts = recorder.snapshot();
         double all = (clock.nanos() - start) / 1e9;
         loop.stop();
         throwIfFailed();
-        Map<String, Object> result = steadyWindow(counts, all, firstHalf / firstSeconds, workload);
+        Map<String, Object> result = steadyWindow(counts, all, firstRate, workload);
         result.put("cut_to_context", cut.get());
         result.put("requests", first.count());
         result.put("in_progress", first.inProgress());
