@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -153,6 +154,40 @@ class SameLayerTest {
         }
         assertThat(chosen(one, cost)).as("3 requests in 40, 4 in 44, 5 in 52").hasSize(4);
         assertThat(chosen(ten, cost)).as("12 requests in 40, 13 in 44").hasSize(2);
+    }
+
+    /** 10 requests in 40 need 4 each; the first token's 12.5 exceed T_ga = 10 in each of two layers by 5 in all. */
+    @Test
+    void aTokenThatIsNotWorthItsWaitDoesNotKeepOthersOut() {
+        Scene scene = ofTokens(1000);
+        for (int i = 0; i < 10; i++) {
+            scene.gpu(100);
+        }
+        scene.host(1000);
+        Sequence shorter = scene.host(400);
+        assertThat(chosen(scene, TestProfile.withCpu(8))).containsExactly(shorter);
+    }
+
+    /**
+     * Steps have taken 100 s, more than 0.9 of the target. One batch with both host tokens takes 40 s, so the prompt
+     * may enter the host.
+     */
+    @ParameterizedTest
+    @CsvSource({"true, true", "false, false"})
+    void theHostIsOpenWhileOneBatchKeepsTheTarget(boolean sameLayer, boolean enters) {
+        Scene scene = ofTokens(1000);
+        scene.gpu(1000);
+        scene.host(40);
+        scene.waiting(40);
+        Policy policy = Strategy.ADAPTIVE_PIPELINING.policy(
+                Strategy.Options.builder(BUDGET)
+                        .rules(new TierRules(new LatencyTargets(0, 100_000_000_000L), 0, 0))
+                        .deviations(Deviations.of(Fidelity.TANDEM).with(Deviation.SAME_LAYER, sameLayer))
+                        .build(),
+                TestProfile.withCpu(25));
+        policy.completed(new StepDraft(scene.state, BUDGET), 100);
+        assertThat(Scene.text(policy.draft(scene.state, new Decision())).contains("+40host"))
+                .isEqualTo(enters);
     }
 
     /** Where the window holds no token, drafts are those of a build without same-layer tokens. */
