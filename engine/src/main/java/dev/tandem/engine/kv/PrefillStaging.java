@@ -20,8 +20,8 @@ public record PrefillStaging(int blockTokens, int hostBlockTokens, int layers) {
 
     /**
      * Max tokens of all prompts that a step offloads. Chosen in ADR 37 from 2,048 to 20,480: with smaller values, steps
-     * offload too few prompts where prefills are the bottleneck. With 2,048 and 4,096, azure-code on {@code h200-26k} has
-     * 0.92 and 0.90 of its tokens/s (docs/results/constants.jsonl).
+     * offload too few prompts where prefills are the bottleneck. With 2,048 and 4,096, azure-code on {@code h200-26k}
+     * has 0.92 and 0.90 of its tokens/s (docs/results/constants.jsonl).
      */
     private static final int MAX_TOKENS = 8192;
 
