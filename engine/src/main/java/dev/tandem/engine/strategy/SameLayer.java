@@ -61,10 +61,11 @@ public record SameLayer(Pipeline pipeline) {
             taken.add(sequence);
             waited = waits;
             double seconds = predictor.sameLayer(load);
-            double requests = load.requests() - pipeline.uncounted(draft, load.cpuRows(), load.cpuTokens());
+            double counted = load.requests() - pipeline.uncounted(draft, load.cpuRows(), load.cpuTokens());
+            double requests = waits == 0 ? load.requests() : counted; // the GPU waits for no short context
             if (requests / seconds > rate) {
                 rate = requests / seconds;
-                best = Optional.of(new Candidate(Shape.SAME_LAYER, load.rows(), load.cpuRows(), seconds, requests));
+                best = Optional.of(new Candidate(Shape.SAME_LAYER, load.rows(), load.cpuRows(), seconds, counted));
             }
         }
         return best.map(candidate -> new Choice(List.copyOf(taken.subList(0, candidate.cpuRows())), candidate));
@@ -95,7 +96,7 @@ public record SameLayer(Pipeline pipeline) {
                 new SpeedupEstimate(predictor, SpeedupEstimate.Kind.SAME_LAYER, target).of(draft);
         SpeedupEstimate.Estimate two =
                 new SpeedupEstimate(predictor, SpeedupEstimate.Kind.HOST_TOKENS_IN_BOTH, target).of(draft);
-        boolean oneBatch = one.gain() >= two.gain();
+        boolean oneBatch = one.weighed() >= two.weighed();
         return Optional.of(new BestHost(oneBatch ? one.hostTokens() : two.hostTokens(), oneBatch));
     }
 
