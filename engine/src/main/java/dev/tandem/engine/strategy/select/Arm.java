@@ -34,8 +34,7 @@ public record Arm(
      * What an arm of async overlap does where its tokens would wait longer than their target.
      *
      * @param keepsTarget whether in-flight tokens keep the target
-     * @param returns drafts steps in which in-flight tokens go on and none is admitted
-     * @param policy drafts the steps without in-flight tokens
+     * @param policy drafts the steps; in-flight tokens go on in them and none is admitted
      */
-    public record BeyondTarget(Predicate<SchedulerState> keepsTarget, Policy returns, Policy policy) {}
+    public record BeyondTarget(Predicate<SchedulerState> keepsTarget, Policy policy) {}
 }

@@ -61,6 +61,10 @@ final class ArmSelection {
     private int arm;
     /** The arm that goes on if a trial fails; the same as {@link #arm} outside a trial. */
     private int incumbent;
+    /** The arm that was tried last; trials go through all arms in turn. */
+    private int challenger;
+    /** Arms that are still to be tried before the pause between trials. */
+    private int untried;
     /** The arm before the last change, until none of its tokens is in flight. */
     private OptionalInt leftArm = OptionalInt.empty();
 
@@ -96,6 +100,7 @@ final class ArmSelection {
         this.phase = guarded ? Phase.MEASURE : Phase.WARM_UP;
         this.pause = limits.pause();
         this.trialPause = limits.trialPause();
+        this.untried = arms.size() - 1;
         this.measurement = new Measurement(limits.warmUps() * limits.window());
         this.gpuOnly = new ThroughputWindow(limits.window());
         this.window = new ThroughputWindow(limits.window());
@@ -290,8 +295,13 @@ final class ArmSelection {
             ThroughputWindow spare = incumbentRate;
             incumbentRate = armRate;
             armRate = spare;
-            changeTo((arm + 1) % arms.size(), "another strategy is tried");
+            challenger = next(challenger) == arm ? next(arm) : next(challenger);
+            changeTo(challenger, "another strategy is tried");
         }
+    }
+
+    private int next(int of) {
+        return (of + 1) % arms.size();
     }
 
     private void judgeAgainstGpuOnly() {
@@ -384,8 +394,14 @@ final class ArmSelection {
             incumbent = arm;
             credit = 0;
         } else {
-            trialPause = Math.min((long) MAX_PAUSE * limits.trialPause(), PAUSE_GROWTH * trialPause);
             changeTo(incumbent, "the trial of another strategy has failed");
+        }
+        if (--untried > 0) {
+            return; // the next one comes once the incumbent is measured
+        }
+        untried = arms.size() - 1;
+        if (!won) {
+            trialPause = Math.min((long) MAX_PAUSE * limits.trialPause(), PAUSE_GROWTH * trialPause);
         }
         untilTrial = trialPause;
     }

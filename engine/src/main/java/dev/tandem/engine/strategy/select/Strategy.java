@@ -449,18 +449,19 @@ public enum Strategy {
     }
 
     /**
-     * The strategy's arms. APEX's rules that are measured against async overlap have two; every other strategy has one.
+     * The strategy's arms. APEX's rules that are measured against async overlap have two, and without a target per
+     * token a third, the rules of {@link #ADAPTIVE_PIPELINING}: no target then keeps tokens out of flight where the
+     * pipeline does more. Every other strategy has one.
      */
-    private List<Arm> arms(Options options, CostModel cost) {
+    List<Arm> arms(Options options, CostModel cost) {
         boolean apex = this == APEX || this == ADAPTIVE;
         if (!apex || !options.deviations().has(Deviation.MEASURED_ARMS)) {
             return List.of(new Arm(flag, policy(options, cost), kinds(options)));
         }
         AsyncOverlap overlap = asyncOverlap(options, cost, options.deviations());
         Neo neo = neo(options, cost);
-        // these drafts alone: the policy of the rules passes completed steps on, so that each is counted once
-        Optional<Arm.BeyondTarget> beyondTarget = Optional.of(
-                new Arm.BeyondTarget(overlap::keepsTarget, overlap::draining, (state, why) -> neo.draft(state, why)));
+        Optional<Arm.BeyondTarget> beyondTarget =
+                Optional.of(new Arm.BeyondTarget(overlap::keepsTarget, onceReturned(overlap, neo)));
         Arm rules = new Arm(
                 "apex's rules",
                 apex(options, cost, overlap),
@@ -475,7 +476,22 @@ public enum Strategy {
                 Optional.empty(),
                 Optional.of(overlap::draining),
                 beyondTarget);
-        return List.of(rules, alone);
+        if (this == APEX || options.rules().defaultTargets().perTokenNanos() > 0) {
+            return List.of(rules, alone);
+        }
+        Arm pipelining = new Arm(
+                ADAPTIVE_PIPELINING.flag,
+                onceReturned(overlap, ADAPTIVE_PIPELINING.neo(options, cost)),
+                ADAPTIVE_PIPELINING.kinds(options));
+        return List.of(rules, alone, pipelining);
+    }
+
+    /**
+     * Drafts the steps of a policy that puts no token in flight; tokens that are return before. It drafts alone: the
+     * policy of APEX's rules passes completed steps on, so that each is counted once.
+     */
+    private static Policy onceReturned(AsyncOverlap overlap, Neo neo) {
+        return (state, why) -> state.inFlight().isEmpty() ? neo.draft(state, why) : overlap.draining(state, why);
     }
 
     /** Whether the strategy reads {@link Deviation#SAME_LAYER}. */

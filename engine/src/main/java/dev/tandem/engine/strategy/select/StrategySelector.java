@@ -165,7 +165,7 @@ public final class StrategySelector implements Policy {
 
     private Drafted unguarded(SchedulerState state, Decision why) {
         ArmDraft offload = armDraft(state, why);
-        boolean counts = offload.draft().offloads();
+        boolean counts = offload.draft().offloads() || triesToDoWithoutHost(state);
         return armStep(offload, counts ? sample(offload.draft(), offload.draft()) : Optional.empty(), Optional.empty());
     }
 
@@ -190,7 +190,8 @@ public final class StrategySelector implements Policy {
         }
         ArmDraft offload = armDraft(state, why);
         boolean usesHost = offload.draft().offloads();
-        if (!usesHost && selection.isOffloading() && hostTokens(state) > 0) {
+        boolean stays = hostTokens(state) > 0 || triesToDoWithoutHost(state);
+        if (!usesHost && selection.isOffloading() && stays) {
             return armStep(offload, sample(offload.draft(), offload.draft()), Optional.empty());
         }
         StepDraft gpuOnly = base.policy().draft(state, new Decision());
@@ -219,6 +220,11 @@ public final class StrategySelector implements Policy {
                 GpuDemand.MAX_WAITING_LONG + 1,
                 GpuDemand.MAX_WAIT_NANOS / 1e9);
         return gpuOnlyStep(draft, false, false, Optional.empty());
+    }
+
+    /** Whether an arm that is tried leaves the host empty though requests wait: without these steps no trial ends. */
+    private boolean triesToDoWithoutHost(SchedulerState state) {
+        return selection.isTrial() && hostTokens(state) == 0 && !state.waiting().isEmpty();
     }
 
     private static boolean isShortOfKv(SchedulerState state) {
@@ -282,8 +288,7 @@ public final class StrategySelector implements Policy {
         Arm arm = arms.get(selection.arm());
         if (arm.beyondTarget().isPresent()
                 && !arm.beyondTarget().get().keepsTarget().test(state)) {
-            Arm.BeyondTarget other = arm.beyondTarget().get();
-            StepDraft draft = (inFlight ? other.returns() : other.policy()).draft(state, why);
+            StepDraft draft = arm.beyondTarget().get().policy().draft(state, why);
             why.because("in-flight tokens would wait longer than their target; %s", why.reason());
             return new ArmDraft(draft, false);
         }

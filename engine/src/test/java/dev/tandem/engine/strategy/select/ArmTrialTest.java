@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Policy;
@@ -14,13 +15,15 @@ import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.TestProfile;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 /**
- * Two arms are measured against each other. Steps as text: r is a step of the first arm, o of the second, and l a step
- * with which the second arm is left. The steps of the arms differ only in their time.
+ * Arms are measured against each other. Steps as text: r is a step of the first arm, o of the second, l a step with
+ * which the second arm is left, and p a step of the third, where there is one. The steps of the arms differ only in
+ * their time.
  */
 class ArmTrialTest {
     private static final Budget BUDGET = new Budget(400, 20, 400);
@@ -37,21 +40,21 @@ class ArmTrialTest {
     private final Policy step = Strategy.ASYNC_OVERLAP.policy(Strategy.Options.of(BUDGET), cost);
     private final Scene scene = new Scene(3, 100, BUDGET).limit(60);
     private final StringBuilder makers = new StringBuilder();
-    private final StrategySelector selector = new StrategySelector(
-            List.of(
-                    new Arm("rules", named('r'), Set.of()),
-                    new Arm(
-                            "overlap",
-                            named('o'),
-                            Set.of(),
-                            Optional.empty(),
-                            Optional.of(named('l')),
-                            Optional.empty())),
-            Optional.empty(),
-            predictor,
-            new GoodputRanking(predictor, LatencyTargets.NONE),
-            LIMITS,
-            () -> Double.NaN);
+    private final Arm rules = new Arm("rules", named('r'), Set.of());
+    private final Arm overlap =
+            new Arm("overlap", named('o'), Set.of(), Optional.empty(), Optional.of(named('l')), Optional.empty());
+    private final Arm pipelining = new Arm("pipelining", named('p'), Set.of());
+    private StrategySelector selector = selector(rules, overlap);
+
+    private StrategySelector selector(Arm... arms) {
+        return new StrategySelector(
+                List.of(arms),
+                Optional.empty(),
+                predictor,
+                new GoodputRanking(predictor, LatencyTargets.NONE),
+                LIMITS,
+                () -> Double.NaN);
+    }
 
     private Policy named(char name) {
         return (state, why) -> {
@@ -61,19 +64,23 @@ class ArmTrialTest {
     }
 
     private String run(int steps, double overlapSpeed) {
+        return run(steps, Map.of('o', overlapSpeed));
+    }
+
+    /** @param speeds of the arms other than the first; 1 where none is given */
+    private String run(int steps, Map<Character, Double> speeds) {
         makers.setLength(0);
         for (int i = 0; i < steps; i++) {
             StepDraft draft = selector.draft(scene.state, new Decision());
-            boolean overlaps = makers.charAt(makers.length() - 1) == 'o';
-            selector.completed(draft, predictor.of(draft) / (overlaps ? overlapSpeed : 1));
+            char maker = makers.charAt(makers.length() - 1);
+            selector.completed(draft, predictor.of(draft) / speeds.getOrDefault(maker, 1.0));
         }
         return makers.toString();
     }
 
-    private void hostTokens() {
+    private List<Sequence> hostTokens() {
         scene.gpu(9);
-        scene.host(20);
-        scene.host(20);
+        return List.of(scene.host(20), scene.host(20));
     }
 
     @Test
@@ -117,6 +124,49 @@ class ArmTrialTest {
         assertThat(run(2, 0.5)).isEqualTo("ll");
         scene.committer.endInFlight(inFlight.key());
         assertThat(run(2, 0.5)).isEqualTo("rr");
+    }
+
+    @Test
+    void allOtherArmsAreTriedBeforeThePause() {
+        hostTokens();
+        selector = selector(rules, overlap, pipelining);
+        String fails = "r".repeat(WARM_UP + RUN);
+        String pause = "r".repeat(WARM_UP + 40);
+        String o = "o".repeat(WARM_UP);
+        String p = "p".repeat(WARM_UP);
+        assertThat(run(220, Map.of('o', 0.5, 'p', 0.5)))
+                .startsWith(fails + o + fails + p + pause + o + fails + p + "r");
+    }
+
+    @Test
+    void anArmThatWinsIsComparedWithTheNextOne() {
+        hostTokens();
+        selector = selector(rules, overlap, pipelining);
+        String o = "o".repeat(WARM_UP + RUN + 4);
+        String p = "p".repeat(WARM_UP + RUN + 12);
+        assertThat(run(220, Map.of('o', 2.0, 'p', 4.0)))
+                .as("the next trial after the pause is of the first arm")
+                .startsWith(FIRST + o + p + "r".repeat(WARM_UP) + "p");
+    }
+
+    @Test
+    void theTrialOfAnArmThatLeavesTheHostEmptyEndsWhileRequestsWait() {
+        List<Sequence> host = hostTokens();
+        GpuOnly gpuOnly = new GpuOnly(BUDGET, Preemption.SWAP);
+        Arm withoutHost = new Arm(
+                "without the host",
+                (state, why) -> {
+                    makers.append('p');
+                    return gpuOnly.draft(state, why);
+                },
+                Set.of());
+        selector = selector(rules, withoutHost);
+        assertThat(run(FIRST.length(), Map.of())).isEqualTo(FIRST);
+        host.forEach(scene.committer::remove);
+        assertThat(run(30, Map.of('p', 0.1))).as("no request waits").isEqualTo("p".repeat(30));
+        scene.waiting(20);
+        String window = "p".repeat(4);
+        assertThat(run(WARM_UP + RUN, Map.of('p', 0.1))).startsWith(window + "p".repeat(RUN) + "r");
     }
 
     @Test

@@ -250,8 +250,9 @@ final class Coverage {
             case GPU_ONLY, SWIFTLLM -> EnumSet.of(Shape.GPU_ONLY);
             case SIMPLE_OFFLOAD -> EnumSet.of(Shape.GPU_ONLY, Shape.OFFLOAD, Shape.ASYNC);
             case SYMMETRIC -> EnumSet.of(Shape.GPU_ONLY, Shape.OFFLOAD, Shape.PIPELINE, Shape.ASYNC);
-            case FASTDECODE_PLUS, ASYMMETRIC, APEX, ADAPTIVE -> EnumSet.of(Shape.GPU_ONLY, Shape.PIPELINE, Shape.ASYNC);
-            case NEO, ADAPTIVE_PIPELINING -> EnumSet.of(Shape.GPU_ONLY, Shape.SAME_LAYER, Shape.PIPELINE, Shape.ASYNC);
+            case FASTDECODE_PLUS, ASYMMETRIC, APEX -> EnumSet.of(Shape.GPU_ONLY, Shape.PIPELINE, Shape.ASYNC);
+            case NEO, ADAPTIVE_PIPELINING, ADAPTIVE ->
+                EnumSet.of(Shape.GPU_ONLY, Shape.SAME_LAYER, Shape.PIPELINE, Shape.ASYNC);
             case ASYNC_OVERLAP -> EnumSet.of(Shape.GPU_ONLY, Shape.ASYNC);
         };
     }

@@ -35,11 +35,10 @@ class PipelineStaysTest {
                         return instead = draft(Shape.GPU_ONLY);
                     }),
                     Optional.empty(),
-                    Optional.of(new Arm.BeyondTarget(
-                            state -> keepsTarget, (state, why) -> draft(Shape.ASYNC), (state, why) -> {
-                                why.because("as neo has it");
-                                return draft(Shape.PIPELINE);
-                            })))),
+                    Optional.of(new Arm.BeyondTarget(state -> keepsTarget, (state, why) -> {
+                        why.because("as neo has it");
+                        return draft(state.inFlight().isEmpty() ? Shape.PIPELINE : Shape.ASYNC);
+                    })))),
             Optional.empty(),
             predictor,
             new GoodputRanking(predictor, LatencyTargets.NONE),
