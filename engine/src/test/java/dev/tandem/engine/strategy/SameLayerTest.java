@@ -158,6 +158,14 @@ class SameLayerTest {
     }
 
     @Test
+    void aTokenOfShortContextCountsAsItsPartOfTheGpus() {
+        Pipeline pipeline = pipeline(TestProfile.model());
+        assertThat(new SameLayer(pipeline).choose(pipeline.withoutHostTokens(scene(1000, 1).state)))
+                .hasValueSatisfying(
+                        choice -> assertThat(choice.candidate().requests()).isCloseTo(1 + 40 / 1000.0, within(1e-9)));
+    }
+
+    @Test
     void withoutAHostBlockForAnyTokenTheStepIsTheGpus() {
         Scene scene = new Scene(4, 10, BUDGET).limit(60);
         scene.gpu(9);

@@ -5,7 +5,6 @@ import static org.assertj.core.api.Assertions.within;
 
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
-import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Load;
 import dev.tandem.engine.schedule.Scene;
@@ -194,12 +193,11 @@ class StepPredictorTest {
         gpu(0, 20);
         double without = OVERLAPPING.of(draft);
         assertSeconds(predictor.of(draft), without);
+        draft.bringIn(scene.host(8));
+        assertSeconds(predictor.of(draft), without + 3 * 7);
         draft.evict(scene.gpu(12), true);
-        assertSeconds(predictor.of(draft), without + 3 * 11);
+        assertSeconds(predictor.of(draft), without + 3 * (7 + 11));
         assertSeconds(OVERLAPPING.of(draft), without);
-        Sequence in = scene.host(8);
-        draft.bringIn(in);
-        assertSeconds(predictor.of(draft), without + 3 * (11 + 7));
     }
 
     @Test
@@ -218,5 +216,18 @@ class StepPredictorTest {
         assertThat(predictor.copyPays(8, 8, 0)).isFalse();
         assertThat(predictor.copyPays(8, 8, 1000)).isTrue();
         assertThat(predictor.copyPays(9, 8, 1000)).isFalse();
+    }
+
+    @Test
+    void theWorkOfAStepIsThatOfBothSubBatches() {
+        twoSubBatches();
+        draft.start(scene.waiting(8), 8, AttentionSite.GPU_FROM_GPU); // 36 pairs
+        scene.inFlight(40);
+        scene.inFlight(40);
+        draft.admit(scene.host(50));
+        StepPredictor.Work work = OVERLAPPING.work(draft);
+        assertSeconds(work.tokens(), 4 + 3 / 2.0);
+        assertSeconds(work.promptSeconds(), 2 * (8 + 0.036));
+        assertSeconds(work.normalisedWork(4), 2 * (8 + 0.036) + 4 * 5.5);
     }
 }
