@@ -173,6 +173,15 @@ class HostGainTest {
         assertThat(draft.totalRows()).as("15 prompts and 8 decodes").isEqualTo(1508);
     }
 
+    /** Eight sequences hold 16 blocks, and each of 15 prompts takes 25. */
+    @ParameterizedTest
+    @CsvSource({"391, IN_LONG_STEPS", "390, QUEUE_ENDS_PIGGYBACKED"})
+    void theGpuHasRoomForTheQueueDownToItsLastBlock(int gpuBlocks, HostPrompts expected) {
+        Pipeline pipeline = pipeline(TestProfile.withCpu(0.01), PIGGYBACKED);
+        Scene scene = queueThatEnds(pipeline, gpuBlocks, 0);
+        assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH)).isEqualTo(expected);
+    }
+
     @Test
     void theDecisionLogSaysThatTheQueueEnds() {
         Pipeline pipeline = pipeline(TestProfile.withCpu(0.01), PIGGYBACKED);
