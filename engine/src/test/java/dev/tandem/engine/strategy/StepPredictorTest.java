@@ -198,6 +198,9 @@ class StepPredictorTest {
         draft.evict(scene.gpu(12), true);
         assertSeconds(predictor.of(draft), without + 3 * (7 + 11));
         assertSeconds(OVERLAPPING.of(draft), without);
+        StepDraft out = new StepDraft(scene.state, BUDGET);
+        out.evict(scene.gpu(12), true);
+        assertSeconds(predictor.of(out), OVERLAPPING.of(out) + 3 * 11);
     }
 
     @Test
