@@ -6,6 +6,7 @@ import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.StepResult;
@@ -16,6 +17,8 @@ import java.util.List;
 import java.util.Queue;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /**
  * Which steps fill the host. {@link TestProfile}: T_l = 10 up to 100 rows, T_ca = 0.1 per token, 2 layers. Eight
@@ -170,6 +173,15 @@ class HostGainTest {
         assertThat(draft.totalRows()).as("15 prompts and 8 decodes").isEqualTo(1508);
     }
 
+    /** Eight sequences hold 16 blocks, and each of 15 prompts takes 25. */
+    @ParameterizedTest
+    @CsvSource({"391, IN_LONG_STEPS", "390, QUEUE_ENDS_PIGGYBACKED"})
+    void theGpuHasRoomForTheQueueDownToItsLastBlock(int gpuBlocks, HostPrompts expected) {
+        Pipeline pipeline = pipeline(TestProfile.withCpu(0.01), PIGGYBACKED);
+        Scene scene = queueThatEnds(pipeline, gpuBlocks, 0);
+        assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH)).isEqualTo(expected);
+    }
+
     @Test
     void theDecisionLogSaysThatTheQueueEnds() {
         Pipeline pipeline = pipeline(TestProfile.withCpu(0.01), PIGGYBACKED);
@@ -198,6 +210,37 @@ class HostGainTest {
     private static StepDraft draftOfQueue(int waiting) {
         Pipeline pipeline = pipeline(TestProfile.withCpu(100), PIGGYBACKED);
         return pipeline.withoutHostTokens(queueThatEnds(pipeline, 26, 0, waiting, 114).state);
+    }
+
+    private static HostPrompts chosen(Pipeline pipeline, Scene scene, Kind kind) {
+        StepDraft decodes = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
+        return HostPrompts.of(decodes, pipeline.predictor(), pipeline.rules(), Set.of(kind), PIGGYBACKED);
+    }
+
+    /**
+     * A host of 18 tokens gains 9.0 %, and one of 20 gains 11.3 %; the requests that fill it have half of that. So 18
+     * of 19 have 4.8 %, 20 of 20 have 5.7 %, 14 of 15 have 4.8 %, and 16 of 16 have 5.7 %.
+     */
+    @ParameterizedTest
+    @CsvSource({"0, 19, QUEUE_ENDS_PIGGYBACKED", "0, 20, IN_LONG_STEPS", "2, 15, QUEUE_ENDS", "2, 16, IN_LONG_STEPS"})
+    void requestsThatFillTheHostHaveHalfOfItsGain(int hostAndInFlight, int waiting, HostPrompts expected) {
+        Pipeline pipeline = pipeline(TestProfile.withCpu(100), PIGGYBACKED);
+        Scene scene = queueThatEnds(pipeline, 26, hostAndInFlight, waiting, 114);
+        for (int i = 0; i < hostAndInFlight; i++) {
+            scene.inFlight(40);
+        }
+        assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH)).isEqualTo(expected);
+    }
+
+    @Test
+    void promptsOfAHostThatGainsInOneBatchArePiggybacked() {
+        Scene scene = fullGpu();
+        scene.waiting(100);
+        assertThat(chosen(pipeline(TestProfile.model(), PIGGYBACKED), scene, Kind.IN_FLIGHT))
+                .isEqualTo(HostPrompts.PIGGYBACKED);
+        assertThat(chosen(pipeline(TestProfile.withCpu(0.01), PIGGYBACKED), scene, Kind.IN_FLIGHT))
+                .as("a token of 8 tokens takes the CPU 80 s, and a step 21")
+                .isEqualTo(HostPrompts.NONE);
     }
 
     @Test

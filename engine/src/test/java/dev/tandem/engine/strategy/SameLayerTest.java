@@ -46,7 +46,11 @@ class SameLayerTest {
     }
 
     private static Pipeline pipeline(CostModel cost, Deviations deviations) {
-        return new Pipeline(BUDGET, new StepPredictor(cost, true, 0), TierRules.neutral(), deviations, true);
+        return pipeline(BUDGET, cost, TierRules.neutral(), deviations);
+    }
+
+    private static Pipeline pipeline(Budget budget, CostModel cost, TierRules rules, Deviations deviations) {
+        return new Pipeline(budget, new StepPredictor(cost, true, 0), rules, deviations, true);
     }
 
     private static StepDraft draft(Scene scene, CostModel cost) {
@@ -120,6 +124,58 @@ class SameLayerTest {
         scene.host(120);
         Sequence shorter = scene.host(40);
         assertThat(chosen(scene, TestProfile.model())).containsExactly(shorter);
+    }
+
+    /** A host sequence of 40 tokens, the last of which it got at {@code last}. */
+    private static Sequence hostSince(Scene scene, long last) {
+        Sequence sequence = scene.host(39);
+        sequence.advance(1);
+        sequence.append(0, last);
+        scene.kv.grow(sequence, sequence.length());
+        return sequence;
+    }
+
+    @Test
+    void theTokenThatHasWaitedLongestComesFirst() {
+        Scene scene = ofTokens(1000);
+        scene.gpu(1000);
+        hostSince(scene, 300);
+        Sequence longest = hostSince(scene, 100);
+        assertThat(chosen(scene, TestProfile.withStages(0, 3))).containsExactly(longest);
+    }
+
+    @Test
+    void theBatchIsFilledToItsLastRow() {
+        Budget budget = new Budget(3, 3, 3);
+        Scene scene = scene(1000, 4); // of four tokens in 1.6 s all would hide
+        Pipeline pipeline = pipeline(
+                budget,
+                TestProfile.withCpu(10),
+                TierRules.neutral(),
+                Deviations.of(Fidelity.TANDEM).with(Deviation.STEP_6_COUNTS_CONTEXT, false));
+        assertThat(new SameLayer(pipeline).choose(GpuSteps.decodes(scene.state, budget, Preemption.SWAP)))
+                .hasValueSatisfying(choice -> assertThat(choice.tokens()).hasSize(2));
+    }
+
+    @Test
+    void aTokenOfShortContextCountsAsItsPartOfTheGpus() {
+        Pipeline pipeline = pipeline(TestProfile.model());
+        assertThat(new SameLayer(pipeline).choose(pipeline.withoutHostTokens(scene(1000, 1).state)))
+                .hasValueSatisfying(
+                        choice -> assertThat(choice.candidate().requests()).isCloseTo(1 + 40 / 1000.0, within(1e-9)));
+    }
+
+    @Test
+    void withoutAHostBlockForAnyTokenTheStepIsTheGpus() {
+        Scene scene = new Scene(4, 10, BUDGET).limit(60);
+        scene.gpu(9);
+        Sequence full = scene.host(41); // 10 blocks have its 40 tokens, and none is left for the next
+        SameLayer sameLayer = new SameLayer(pipeline(TestProfile.model()));
+        StepDraft draft = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
+        Decision.Candidate candidate = new Decision.Candidate(Shape.SAME_LAYER, 2, 1, 20, 2);
+        sameLayer.apply(draft, new SameLayer.Choice(List.of(full), candidate));
+        assertThat(Scene.text(draft)).isEqualTo("[r0]");
+        assertThat(draft.shape()).isEqualTo(Shape.GPU_ONLY);
     }
 
     @Test
@@ -233,6 +289,22 @@ class SameLayerTest {
         assertThat(SameLayer.best(GpuSteps.decodes(many.state, BUDGET, Preemption.SWAP), fast))
                 .as("3 in 20, or 8 in 30, the CPU's time for 7")
                 .hasValue(new SameLayer.BestHost(7, false));
+    }
+
+    @Test
+    void oneBatchIsPreferredWhereTwoAreTooSlowOrNeitherGains() {
+        Scene none = scene(1000, 0);
+        assertThat(SameLayer.best(
+                        GpuSteps.decodes(none.state, BUDGET, Preemption.SWAP), pipeline(TestProfile.withCpu(25))))
+                .as("no sequence for the host")
+                .hasValue(new SameLayer.BestHost(0, true));
+        // one batch takes 2 x 20 s per token, and two sub-batches 2 x 30 s
+        TierRules rules = new TierRules(new LatencyTargets(0, 50_000_000_000L), 0, 0);
+        Scene one = scene(1000, 1);
+        assertThat(SameLayer.best(
+                        GpuSteps.decodes(one.state, BUDGET, Preemption.SWAP),
+                        pipeline(BUDGET, TestProfile.withCpu(25), rules, Deviations.of(Fidelity.TANDEM))))
+                .hasValue(new SameLayer.BestHost(1, true));
     }
 
     @Test
