@@ -23,6 +23,11 @@ import org.junit.jupiter.params.provider.CsvSource;
 class SameLayerTest {
     private static final Budget BUDGET = new Budget(400, 120, 400);
 
+    /** 60 s per token: two sub-batches take at least 60 s beside T_ga = 10, more than 0.9 of it, and one batch 40 s. */
+    private static TierRules tooShortForTwoSubBatches() {
+        return new TierRules(new LatencyTargets(0, 60_000_000_000L), 0, 0);
+    }
+
     private static Policy policy(CostModel cost, boolean sameLayer) {
         return policy(cost, Deviations.of(Fidelity.TANDEM).with(Deviation.SAME_LAYER, sameLayer));
     }
@@ -156,7 +161,7 @@ class SameLayerTest {
         Pipeline pipeline = pipeline(
                 budget,
                 TestProfile.withCpu(10),
-                TierRules.neutral(),
+                tooShortForTwoSubBatches(),
                 Deviations.of(Fidelity.TANDEM).with(Deviation.STEP_6_COUNTS_CONTEXT, false));
         assertThat(new SameLayer(pipeline).choose(GpuSteps.decodes(scene.state, budget, Preemption.SWAP)))
                 .hasValueSatisfying(choice -> assertThat(choice.tokens()).hasSize(2));
@@ -216,11 +221,12 @@ class SameLayerTest {
             one.host(1000);
             ten.host(1000);
         }
-        TierRules rules = new TierRules(new LatencyTargets(0, 60_000_000_000L), 0, 0);
-        assertThat(chosen(one, cost, rules))
+        assertThat(chosen(one, cost, tooShortForTwoSubBatches()))
                 .as("3 requests in 40, 4 in 44, 5 in 52")
                 .hasSize(4);
-        assertThat(chosen(ten, cost, rules)).as("12 requests in 40, 13 in 44").hasSize(2);
+        assertThat(chosen(ten, cost, tooShortForTwoSubBatches()))
+                .as("12 requests in 40, 13 in 44")
+                .hasSize(2);
     }
 
     /** 10 requests in 40 need 4 each; the first token's 12.5 exceed T_ga = 10 in each of two layers by 5 in all. */
