@@ -107,6 +107,15 @@ public final class StepPredictor {
                         cost.gpuAttention(load.gpuTokens()), cost.cpuAttention(1, load.gpuTokens() / load.gpuRows()));
     }
 
+    /** Seconds of a step as the next method has it; infinite where the host tokens do not hide in the same layer. */
+    double hiddenInLayer(int rows, long tokens, int hostTokens, int hostContext, int promptRows, long pairs) {
+        double gpu = cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
+        double cpu = cost.cpuAttention(hostTokens, (long) hostTokens * hostContext);
+        return hidesInLayer(gpu, cpu)
+                ? sameLayer(rows, tokens, hostTokens, hostContext, promptRows, pairs)
+                : Double.POSITIVE_INFINITY;
+    }
+
     /** Seconds of a step of one batch with GPU decodes, prompt tokens and same-layer tokens. */
     double sameLayer(int rows, long tokens, int hostTokens, int hostContext, int promptRows, long pairs) {
         double gpu = cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
