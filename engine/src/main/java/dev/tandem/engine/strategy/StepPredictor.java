@@ -107,7 +107,7 @@ public final class StepPredictor {
                         cost.gpuAttention(load.gpuTokens()), cost.cpuAttention(1, load.gpuTokens() / load.gpuRows()));
     }
 
-    /** Seconds of a step as the next method has it; infinite where the host tokens do not hide in the same layer. */
+    /** Seconds of a step of one batch whose host tokens hide in the same layer; infinite where they do not. */
     double hiddenInLayer(int rows, long tokens, int hostTokens, int hostContext, int promptRows, long pairs) {
         double gpu = cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
         double cpu = cost.cpuAttention(hostTokens, (long) hostTokens * hostContext);

@@ -335,4 +335,25 @@ class SameLayerTest {
         assertThat(estimate.hostTokens()).isEqualTo(9);
         assertThat(estimate.gain()).as("10 in 46, 1 in 20").isCloseTo(10.0 / 46 * 20 - 1, within(1e-6));
     }
+
+    /**
+     * Ten GPU decodes take 40 s. Of host tokens with their mean context six hide, and with a seventh the GPU waits for
+     * 1.5 s: 16 tokens in 40, or 17 in 41.5, which is 4 % of gpu-only's 10 in 40 more.
+     */
+    @Test
+    void theEstimateLeavesOutAWaitOfLittleGain() {
+        Scene scene = ofTokens(1000);
+        for (int i = 0; i < 10; i++) {
+            scene.gpu(100);
+        }
+        for (int i = 0; i < 12; i++) {
+            scene.host(100);
+        }
+        StepDraft gpuOnly = new GpuOnly(BUDGET, Preemption.SWAP).draft(scene.state, new Decision());
+        StepPredictor predictor = new StepPredictor(TestProfile.withCpu(6.5), true, 0);
+        SpeedupEstimate.Estimate estimate =
+                new SpeedupEstimate(predictor, SpeedupEstimate.Kind.SAME_LAYER, 0).of(gpuOnly);
+        assertThat(estimate.hostTokens()).isEqualTo(6);
+        assertThat(estimate.gain()).isCloseTo(0.6, within(1e-6));
+    }
 }
