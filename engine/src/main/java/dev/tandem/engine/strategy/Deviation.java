@@ -41,7 +41,7 @@ public enum Deviation {
     STEP_5_KEEPS("step-5-keeps", List.of("none", "128-tokens", "idle-cpu"), "none", "128-tokens", "idle-cpu"),
     /** The gpu-only schedule of NEO's step 6 leaves out prompts for the host beyond 128 tokens. */
     STEP_6_STRIPS_PROMPTS("step-6-strips-prompts", "false", "true", "false"),
-    /** Steps of one batch take host tokens that hide behind the GPU's attention of the same layer (ADR 47). */
+    /** Steps of one batch take host tokens that the CPU attends for beside the GPU, in the same layer (ADR 47, 101). */
     SAME_LAYER("same-layer", "false", "false", "true"),
     /** Predictions include the work before and after the layers; NEO's estimate has the layers alone. */
     STEP_ENDS("step-ends", "false", "false", "true"),

@@ -62,7 +62,7 @@ public record SameLayer(Pipeline pipeline) {
             waited = waits;
             double seconds = predictor.sameLayer(load);
             double counted = load.requests() - pipeline.uncounted(draft, load.cpuRows(), load.cpuTokens());
-            double requests = waits == 0 ? load.requests() : counted; // the GPU waits for no short context
+            double requests = waits == 0 ? load.requests() : counted; // tokens that hide cost no wait, so each counts
             if (requests / seconds > rate) {
                 rate = requests / seconds;
                 best = Optional.of(new Candidate(Shape.SAME_LAYER, load.rows(), load.cpuRows(), seconds, counted));
