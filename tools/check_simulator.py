@@ -29,13 +29,15 @@ PROFILES = {
     ("NVIDIA H200", "h200-8sm-2req"): "h200-8sm-2req",
     ("NVIDIA H200", "h200-2req"): "h200-2req",
     ("NVIDIA H100 80GB HBM3", "h200-26k"): "h100-26k",
+    ("NVIDIA H100 80GB HBM3", "h200"): "h100-all-kv",
     ("NVIDIA H100 80GB HBM3", "imitated-l4"): "h100-imitated-l4",
+    ("NVIDIA H100 80GB HBM3", "imitated-a10g"): "h100-imitated-a10g",
     ("NVIDIA H100 80GB HBM3", "h200-16sm-26k"): "h100-16sm-26k",
     ("NVIDIA H100 80GB HBM3", "h200-2req"): "h100-2req",
     ("NVIDIA H100 80GB HBM3", "h200-8sm-2req"): "h100-8sm-2req",
 }
-# The size that serve chooses on an H200 with this preset, for runs that did not set one.
-BLOCKS = {"h200": "56250"}
+# The size that serve chooses with this preset, for runs that did not set one.
+BLOCKS = {("NVIDIA H200", "h200"): "56250", ("NVIDIA H100 80GB HBM3", "h200"): "27752"}
 LIMITS = {"output_tokens_per_second": 0.10, "mean_tpot_ms": 0.20, "p99_tpot_ms": 0.20}
 # Of fewer requests the 99th percentile is the slowest alone.
 REQUESTS_OF_A_P99 = 100
@@ -79,9 +81,11 @@ def cells(file):
             continue
         if ran_with(run) in (None, profile(run)):
             gpu = run["machine"].split(",")[0]
-            # a run with a rule of its strategy changed is a cell of its own
-            deviations = [f"{rule}={value}" for rule, value in run.get("deviations", {}).items()]
-            newest[gpu, run["preset"], run["workload"], run["strategy"], *deviations, run["window"]] = run
+            # a run with a rule of its strategy changed is a cell of its own, and so is one without the guard
+            changed = [f"{rule}={value}" for rule, value in run.get("deviations", {}).items()]
+            if run.get("fidelity", "tandem") == "tandem" and "--no-guard" in run["flags"]:
+                changed.append("no guard")
+            newest[gpu, run["preset"], run["workload"], run["strategy"], *changed, run["window"]] = run
     return newest
 
 
@@ -90,8 +94,9 @@ def simulated(run, error, tandem):
     words = without(shlex.split(run["flags"]), {"--profile", "--result-file", "--explain"})
     command = [str(pathlib.Path(tandem).resolve()), "bench", "simulate", *words[2:], "--json", "--error", error]
     command += ["--profile", f"docs/results/profiles/{profile(run)}.txt"]
-    if run["preset"] in BLOCKS and "--num-gpu-blocks-override" not in words:
-        command += ["--num-gpu-blocks-override", BLOCKS[run["preset"]]]
+    blocks = BLOCKS.get((run["machine"].split(",")[0], run["preset"]))
+    if blocks and "--num-gpu-blocks-override" not in words:
+        command += ["--num-gpu-blocks-override", blocks]
     output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return json.loads(output.splitlines()[-1])
 
