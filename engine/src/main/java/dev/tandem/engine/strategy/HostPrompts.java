@@ -87,7 +87,8 @@ enum HostPrompts {
         if (best.gain() <= 0) {
             return NONE;
         }
-        return best.kind() == Kind.HOST_TOKENS_IN_BOTH ? IN_LONG_STEPS : PIGGYBACKED;
+        // an empty host has no tokens to hide behind long steps; as sequences end, the GPU itself may take the prompts
+        return best.kind() == Kind.HOST_TOKENS_IN_BOTH && onHost(draft.state()) > 0 ? IN_LONG_STEPS : PIGGYBACKED;
     }
 
     /**
@@ -111,7 +112,7 @@ enum HostPrompts {
             return IN_LONG_STEPS;
         }
         Estimate full = best(draft, predictor, rules, Set.of(Kind.HOST_TOKENS_IN_BOTH));
-        int onHost = state.host().size() + state.inFlight().size();
+        int onHost = onHost(state);
         int missing = Math.max(0, full.hostTokens() - onHost);
         // not all requests fit the GPU, so some wait
         double gain = full.gain() * (1 - 0.5 * missing / state.waiting().size());
@@ -121,6 +122,10 @@ enum HostPrompts {
         return onHost == 0 && Prefills.piggybacks(draft, MIN_PIGGYBACKED, piggybackedTokens)
                 ? QUEUE_ENDS_PIGGYBACKED
                 : QUEUE_ENDS;
+    }
+
+    private static int onHost(SchedulerState state) {
+        return state.host().size() + state.inFlight().size();
     }
 
     /** Whether the GPU has free blocks for all waiting prompts. */

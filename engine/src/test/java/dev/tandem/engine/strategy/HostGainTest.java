@@ -108,7 +108,9 @@ class HostGainTest {
         for (int i = 0; i < 15; i++) {
             scene.waiting(100);
         }
-        assertThat(Scene.text(draft(scene, TestProfile.model(), PIGGYBACKED))).contains("r8+100host");
+        assertThat(Scene.text(draft(scene, TestProfile.model(), PIGGYBACKED)))
+                .as("beside eight decodes, because the host is empty")
+                .contains("r8+56host");
     }
 
     @Test
@@ -241,6 +243,18 @@ class HostGainTest {
         assertThat(chosen(pipeline(TestProfile.withCpu(0.01), PIGGYBACKED), scene, Kind.IN_FLIGHT))
                 .as("a token of 8 tokens takes the CPU 80 s, and a step 21")
                 .isEqualTo(HostPrompts.NONE);
+    }
+
+    @Test
+    void promptsOfAnEmptyHostArePiggybackedWhateverItGains() {
+        Scene scene = fullGpu();
+        for (int i = 0; i < 15; i++) {
+            scene.waiting(100);
+        }
+        Pipeline pipeline = pipeline(TestProfile.model(), PIGGYBACKED);
+        assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH)).isEqualTo(HostPrompts.PIGGYBACKED);
+        scene.host(40);
+        assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH)).isEqualTo(HostPrompts.IN_LONG_STEPS);
     }
 
     @Test
