@@ -26,8 +26,9 @@ public record SameLayer(Pipeline pipeline) {
      *
      * @param tokens sequences whose attention the CPU computes, at least one
      * @param candidate the step with its predicted time
+     * @param waits seconds of it in which the GPU is predicted to wait for the CPU
      */
-    public record Choice(List<Sequence> tokens, Candidate candidate) {}
+    public record Choice(List<Sequence> tokens, Candidate candidate, double waits) {}
 
     /**
      * The same-layer tokens with which a draft's GPU part does most requests per second; empty where none raises that
@@ -49,6 +50,7 @@ public record SameLayer(Pipeline pipeline) {
         double waited = 0;
         List<Sequence> taken = new ArrayList<>();
         Optional<Candidate> best = Optional.empty();
+        double waitsOfBest = 0;
         for (Sequence sequence : queue) {
             Row row = new Row(sequence, sequence.computed(), 1, AttentionSite.CPU_FROM_HOST);
             load.add(row, 1);
@@ -65,10 +67,15 @@ public record SameLayer(Pipeline pipeline) {
             double requests = waits == 0 ? load.requests() : counted; // tokens that hide cost no wait, so each counts
             if (requests / seconds > rate) {
                 rate = requests / seconds;
+                waitsOfBest = waits;
                 best = Optional.of(new Candidate(Shape.SAME_LAYER, load.rows(), load.cpuRows(), seconds, counted));
             }
         }
-        return best.map(candidate -> new Choice(List.copyOf(taken.subList(0, candidate.cpuRows())), candidate));
+        if (best.isEmpty()) {
+            return Optional.empty();
+        }
+        Candidate step = best.get();
+        return Optional.of(new Choice(List.copyOf(taken.subList(0, step.cpuRows())), step, waitsOfBest));
     }
 
     /**

@@ -15,6 +15,7 @@ import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.util.List;
+import java.util.Optional;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -43,12 +44,13 @@ class SameLayerTest {
     }
 
     private static List<Sequence> chosen(Scene scene, CostModel cost, TierRules rules) {
+        return choice(scene, cost, rules).map(SameLayer.Choice::tokens).orElse(List.of());
+    }
+
+    private static Optional<SameLayer.Choice> choice(Scene scene, CostModel cost, TierRules rules) {
         Pipeline pipeline = pipeline(
                 BUDGET, cost, rules, Deviations.of(Fidelity.TANDEM).with(Deviation.STEP_6_COUNTS_CONTEXT, false));
-        return new SameLayer(pipeline)
-                .choose(pipeline.draft(scene.state))
-                .map(SameLayer.Choice::tokens)
-                .orElse(List.of());
+        return new SameLayer(pipeline).choose(pipeline.draft(scene.state));
     }
 
     private static Pipeline pipeline(CostModel cost) {
@@ -90,7 +92,9 @@ class SameLayerTest {
         StepDraft draft = policy(TestProfile.model(), true).draft(scene.state, why);
         assertThat(Scene.text(draft)).isEqualTo("[r0 r1cpu r2cpu]");
         assertThat(draft.shape()).isEqualTo(Shape.SAME_LAYER);
-        assertThat(why.reason()).contains("same-layer: the CPU attends for 2 host tokens");
+        assertThat(why.reason())
+                .contains(
+                        "same-layer: the CPU attends for 2 host tokens while the GPU attends for its own and waits 0.0 ms");
         StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
         assertThat(predictor.of(draft)).isCloseTo(2 * (10 + 10), within(1e-6));
         assertThat(new StepPredictor(TestProfile.model(), false, 0).of(draft))
@@ -183,7 +187,7 @@ class SameLayerTest {
         SameLayer sameLayer = new SameLayer(pipeline(TestProfile.model()));
         StepDraft draft = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
         Decision.Candidate candidate = new Decision.Candidate(Shape.SAME_LAYER, 2, 1, 20, 2);
-        sameLayer.apply(draft, new SameLayer.Choice(List.of(full), candidate));
+        sameLayer.apply(draft, new SameLayer.Choice(List.of(full), candidate, 0));
         assertThat(Scene.text(draft)).isEqualTo("[r0]");
         assertThat(draft.shape()).isEqualTo(Shape.GPU_ONLY);
     }
@@ -224,6 +228,9 @@ class SameLayerTest {
         assertThat(chosen(one, cost, tooShortForTwoSubBatches()))
                 .as("3 requests in 40, 4 in 44, 5 in 52")
                 .hasSize(4);
+        assertThat(choice(one, cost, tooShortForTwoSubBatches()).orElseThrow().waits())
+                .as("four tokens take 16, and T_ga is 10, in each of two layers")
+                .isCloseTo(12, within(1e-9));
         assertThat(chosen(ten, cost, tooShortForTwoSubBatches()))
                 .as("12 requests in 40, 13 in 44")
                 .hasSize(2);

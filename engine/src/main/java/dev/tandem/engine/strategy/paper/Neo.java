@@ -73,11 +73,12 @@ public record Neo(Pipeline pipeline, StepPredictor predictor, Optional<SameLayer
         Candidate inOneBatch = choice.candidate();
         why.consider(inOneBatch);
         int tokens = choice.tokens().size();
+        double waitMillis = 1e3 * choice.waits();
         if (draft.shape() == Shape.GPU_ONLY) {
             why.because(
-                    "same-layer: the CPU attends for %d host tokens while the GPU attends for its own, which is"
-                            + " predicted to do %.1f requests/s; no CPU attention hides in two sub-batches",
-                    tokens, inOneBatch.rate());
+                    "same-layer: the CPU attends for %d host tokens while the GPU attends for its own and waits %.1f ms,"
+                            + " which is predicted to do %.1f requests/s; no CPU attention hides in two sub-batches",
+                    tokens, waitMillis, inOneBatch.rate());
             return true;
         }
         Candidate pipelined = pipelined(draft);
@@ -86,9 +87,9 @@ public record Neo(Pipeline pipeline, StepPredictor predictor, Optional<SameLayer
         }
         why.consider(pipelined);
         why.because(
-                "same-layer: the CPU attends for %d host tokens while the GPU attends for its own, which is"
-                        + " predicted to do %.1f requests/s and asymmetric %.1f",
-                tokens, inOneBatch.rate(), pipelined.rate());
+                "same-layer: the CPU attends for %d host tokens while the GPU attends for its own and waits %.1f ms,"
+                        + " which is predicted to do %.1f requests/s and asymmetric %.1f",
+                tokens, waitMillis, inOneBatch.rate(), pipelined.rate());
         return true;
     }
 
