@@ -92,9 +92,7 @@ class SameLayerTest {
         StepDraft draft = policy(TestProfile.model(), true).draft(scene.state, why);
         assertThat(Scene.text(draft)).isEqualTo("[r0 r1cpu r2cpu]");
         assertThat(draft.shape()).isEqualTo(Shape.SAME_LAYER);
-        assertThat(why.reason())
-                .contains(
-                        "same-layer: the CPU attends for 2 host tokens while the GPU attends for its own and waits 0.0 ms");
+        assertThat(why.reason()).contains("for 2 host tokens while the GPU attends for its own and waits 0.0 ms");
         StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
         assertThat(predictor.of(draft)).isCloseTo(2 * (10 + 10), within(1e-6));
         assertThat(new StepPredictor(TestProfile.model(), false, 0).of(draft))

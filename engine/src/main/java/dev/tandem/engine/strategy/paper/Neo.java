@@ -76,8 +76,9 @@ public record Neo(Pipeline pipeline, StepPredictor predictor, Optional<SameLayer
         double waitMillis = 1e3 * choice.waits();
         if (draft.shape() == Shape.GPU_ONLY) {
             why.because(
-                    "same-layer: the CPU attends for %d host tokens while the GPU attends for its own and waits %.1f ms,"
-                            + " which is predicted to do %.1f requests/s; no CPU attention hides in two sub-batches",
+                    "same-layer: the CPU attends for %d host tokens while the GPU attends for its own and waits %.1f"
+                            + " ms, which is predicted to do %.1f requests/s;"
+                            + " no CPU attention hides in two sub-batches",
                     tokens, waitMillis, inOneBatch.rate());
             return true;
         }
