@@ -251,7 +251,8 @@ final class ServeLoadOptions {
     }
 
     private Prompts.Lengths around(int index) {
-        SplittableRandom random = new SplittableRandom(seed ^ (index * 0x9E3779B97F4A7C15L));
+        // without the split, request i would draw on the numbers of interval i and of the requests beside it
+        SplittableRandom random = new SplittableRandom(seed ^ (index * 0x9E3779B97F4A7C15L)).split();
         return new Prompts.Lengths(around(inputLength, random), around(outputLength, random));
     }
 

@@ -9,9 +9,12 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 
 /**
  * A server that answers as a test says, on a port of its own and with a virtual thread per connection. It reads
@@ -31,6 +34,7 @@ final class FakeServer implements AutoCloseable {
     private final Answer answer;
     private final List<Call> calls = new CopyOnWriteArrayList<>();
     private final List<Socket> connections = new CopyOnWriteArrayList<>();
+    private final CountDownLatch clientHasLeft = new CountDownLatch(1);
 
     FakeServer(Answer answer) {
         this.answer = answer;
@@ -48,6 +52,11 @@ final class FakeServer implements AutoCloseable {
 
     List<Call> calls() {
         return calls;
+    }
+
+    /** Waits until the client has closed a connection between two requests; false when it keeps all for that long. */
+    boolean awaitClosedConnection(Duration limit) throws InterruptedException {
+        return clientHasLeft.await(limit.toNanos(), TimeUnit.NANOSECONDS);
     }
 
     /** A stream of completions with one event per text, then the finish reason, the usage and the last event. */
@@ -115,6 +124,7 @@ final class FakeServer implements AutoCloseable {
             while (open) {
                 String first = line(in);
                 if (first.isEmpty()) {
+                    clientHasLeft.countDown();
                     return;
                 }
                 int length = 0;

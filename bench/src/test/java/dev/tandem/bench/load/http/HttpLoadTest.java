@@ -214,6 +214,20 @@ class HttpLoadTest {
     }
 
     @Test
+    void anIdleConnectionIsClosedBeforeAServerWouldCloseIt() throws InterruptedException {
+        try (FakeServer fake = new FakeServer((call, out) -> {
+                    FakeServer.stream(out, 7, "a");
+                    return true;
+                });
+                OpenAiServer server = new OpenAiServer(target(fake.url(), "/v1/completions"))) {
+            server.knowsUsage(Prompts.words(index -> LENGTHS, 0, 0).apply(0));
+            assertThat(fake.awaitClosedConnection(Duration.ofSeconds(20)))
+                    .as("closed after 2 s, by a timer that may be late, and not after Java's own limit of 30 s")
+                    .isTrue();
+        }
+    }
+
+    @Test
     void usageReplacesTheCountOfPieces() throws InterruptedException {
         try (FakeServer fake = new FakeServer((call, out) -> {
             FakeServer.begin(out);
