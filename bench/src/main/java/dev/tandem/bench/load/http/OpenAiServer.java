@@ -40,9 +40,13 @@ public final class OpenAiServer implements AutoCloseable {
      */
     private static final int MAX_IDLE_SECONDS = 2;
 
+    private static final String IDLE_LIMIT = "jdk.httpclient.keepalive.timeout";
+
     static {
-        // the JDK has no setting per client
-        System.setProperty("jdk.httpclient.keepalive.timeout", String.valueOf(MAX_IDLE_SECONDS));
+        // the JDK has no setting per client; a user's own -D stays
+        if (System.getProperty(IDLE_LIMIT) == null) {
+            System.setProperty(IDLE_LIMIT, String.valueOf(MAX_IDLE_SECONDS));
+        }
     }
 
     /**
