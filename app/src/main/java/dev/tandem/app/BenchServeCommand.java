@@ -15,7 +15,10 @@ import java.io.IOException;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Optional;
+import java.util.PrimitiveIterator;
 import java.util.concurrent.Callable;
+import java.util.function.IntFunction;
+import java.util.stream.IntStream;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
@@ -52,10 +55,11 @@ final class BenchServeCommand implements Callable<Integer> {
         options.check();
         load.check();
         report.check();
-        Conversations conversations = options.conversations();
-        if (conversations.turns() > 1 && !load.isOpen()) {
+        IntFunction<Conversations> conversations = options.conversations();
+        Conversations first = conversations.apply(0); // not measured, so that no measured prompt is in a cache
+        if (first.turns() > 1 && !load.isOpen()) {
             throw new ConfigurationException("--workload " + options.workloadName() + " has conversations of "
-                    + conversations.turns() + " turns, which need requests that arrive at a rate; add --request-rate");
+                    + first.turns() + " turns, which need requests that arrive at a rate; add --request-rate");
         }
         LoadWindow window = load.window(
                 options.requests.or(() -> load.isOpen() ? Optional.empty() : Optional.of(REQUESTS_WITHOUT_RATE)),
@@ -63,12 +67,13 @@ final class BenchServeCommand implements Callable<Integer> {
         boolean valid = true;
         try (OpenAiServer server = new OpenAiServer(options.target())) {
             HttpLoad client = new HttpLoad(
-                    server,
-                    Clock.system(),
-                    server.knowsUsage(conversations.first().apply(0)),
-                    options.maxConcurrency);
+                    server, Clock.system(), server.knowsUsage(first.first().apply(0)), options.maxConcurrency);
+            PrimitiveIterator.OfInt runs = IntStream.iterate(1, run -> run + 1).iterator();
             LoadOptions.Measured measured = load.run(
-                    window, options.seed, System.err, one -> measure(server.model(), client, one, conversations));
+                    window,
+                    options.seed,
+                    System.err,
+                    one -> measure(server.model(), client, one, conversations.apply(runs.nextInt())));
             for (Map<String, Object> result : measured.results()) {
                 valid &= Boolean.TRUE.equals(result.get("valid"));
                 report.write(result);

@@ -3,6 +3,7 @@ package dev.tandem.app;
 import dev.tandem.bench.Workload;
 import dev.tandem.bench.load.http.Conversations;
 import dev.tandem.bench.load.http.OpenAiServer;
+import dev.tandem.bench.load.http.Prompt;
 import dev.tandem.bench.load.http.Prompts;
 import dev.tandem.engine.config.ConfigurationException;
 import java.nio.file.Path;
@@ -130,7 +131,8 @@ final class ServeLoadOptions {
             names = "--seed",
             paramLabel = "NUMBER",
             defaultValue = "0",
-            description = "Seed of arrivals, lengths and prompts. Default: ${DEFAULT-VALUE}.")
+            description = "Seed of arrivals, lengths and prompts; each rate has random prompts of its own."
+                    + " Default: ${DEFAULT-VALUE}.")
     long seed;
 
     @Option(
@@ -223,16 +225,28 @@ final class ServeLoadOptions {
         return new OpenAiServer.Target(baseUrl, endpoint, all, model, ignoreEos, extraBody(), timeout);
     }
 
-    /** What requests ask: token ids for completions, words for chat and for conversations of several turns. */
-    Conversations conversations() {
+    /**
+     * What the requests of a run ask: token ids for completions, words for chat and for conversations of several turns.
+     * Runs count from 0. Their random prompts differ, as a server's prefix cache may hold those of the run before; the
+     * lengths do not. The prompts of a file are the same in each run.
+     */
+    IntFunction<Conversations> conversations() {
         return switch (dataset) {
-            case RANDOM -> random();
-            case SHAREGPT -> Conversations.ofOneTurn(Prompts.shareGpt(datasetPath.orElseThrow(), fileOutputLength));
-            case CUSTOM -> Conversations.ofOneTurn(Prompts.custom(datasetPath.orElseThrow(), fileOutputLength));
+            case RANDOM ->
+                run -> random(
+                        new SplittableRandom(seed).longs().skip(run).findFirst().orElseThrow());
+            case SHAREGPT -> ofFile(Prompts.shareGpt(datasetPath.orElseThrow(), fileOutputLength));
+            case CUSTOM -> ofFile(Prompts.custom(datasetPath.orElseThrow(), fileOutputLength));
         };
     }
 
-    private Conversations random() {
+    private static IntFunction<Conversations> ofFile(IntFunction<Prompt> prompts) {
+        Conversations conversations = Conversations.ofOneTurn(prompts);
+        return run -> conversations;
+    }
+
+    /** @param content seed of the prompts' tokens or words */
+    private Conversations random(long content) {
         Optional<Workload> work = workload.map(name -> Workload.parse(name, seed));
         int shared = work.map(Workload::sharedPrompt).orElse(0);
         int turns = work.map(Workload::turns).orElse(1);
@@ -240,10 +254,12 @@ final class ServeLoadOptions {
                         of -> index -> lengths(of.request(index)))
                 .orElse(this::around);
         if (turns > 1) {
-            return Prompts.conversations(lengths.apply(0), shared, turns, seed);
+            return Prompts.conversations(lengths.apply(0), shared, turns, content);
         }
         return Conversations.ofOneTurn(
-                endpoint.endsWith(CHAT) ? Prompts.words(lengths, shared, seed) : Prompts.tokens(lengths, shared, seed));
+                endpoint.endsWith(CHAT)
+                        ? Prompts.words(lengths, shared, content)
+                        : Prompts.tokens(lengths, shared, content));
     }
 
     private static Prompts.Lengths lengths(Workload.Lengths lengths) {

@@ -3,9 +3,15 @@ package dev.tandem.app;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.bench.load.Arrivals;
+import dev.tandem.bench.load.http.Conversations;
 import dev.tandem.bench.load.http.Prompt;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Optional;
 import java.util.PrimitiveIterator;
+import java.util.Set;
 import java.util.function.IntFunction;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -15,11 +21,55 @@ class ServeLoadOptionsTest {
     /** Four standard deviations of the correlation of this many independent pairs. */
     private static final double MAX_CORRELATION = 4 / Math.sqrt(REQUESTS);
 
-    private static IntFunction<Prompt> prompts(long seed) {
+    private static ServeLoadOptions options(long seed) {
         ServeLoadOptions options = new ServeLoadOptions();
         options.range = 0.5;
         options.seed = seed;
-        return options.conversations().first();
+        return options;
+    }
+
+    private static IntFunction<Prompt> prompts(long seed) {
+        return options(seed).conversations().apply(0).first();
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"/v1/completions", "/v1/chat/completions"})
+    void eachRateAsksForOtherPromptsOfTheSameLengths(String endpoint) {
+        Set<String> starts = new HashSet<>();
+        int runs = 3;
+        int seeds = 3;
+        for (long seed = 0; seed < seeds; seed++) {
+            ServeLoadOptions options = options(seed);
+            options.endpoint = endpoint;
+            IntFunction<Conversations> conversations = options.conversations();
+            Prompt first = conversations.apply(0).first().apply(0);
+            for (int run = 0; run < runs; run++) {
+                Prompt prompt = conversations.apply(run).first().apply(0);
+                starts.add(start(prompt));
+                assertThat(prompt.promptTokens()).isEqualTo(first.promptTokens());
+                assertThat(prompt.outputTokens()).isEqualTo(first.outputTokens());
+            }
+        }
+        assertThat(starts).hasSize(runs * seeds);
+    }
+
+    /** The first eight tokens or words. */
+    private static String start(Prompt prompt) {
+        return switch (prompt.content()) {
+            case Prompt.Content.Tokens tokens -> Arrays.toString(Arrays.copyOf(tokens.ids(), 8));
+            case Prompt.Content.Text text ->
+                Arrays.toString(Arrays.copyOf(text.text().split(" "), 8));
+            case Prompt.Content.Messages messages -> messages.texts().toString();
+        };
+    }
+
+    @Test
+    void conversationsOfAWorkloadWithTurnsDifferBetweenRatesToo() {
+        ServeLoadOptions options = options(0);
+        options.workload = Optional.of("prefix:100/10/5/3");
+        IntFunction<Conversations> conversations = options.conversations();
+        assertThat(start(conversations.apply(0).first().apply(0)))
+                .isNotEqualTo(start(conversations.apply(1).first().apply(0)));
     }
 
     @ParameterizedTest
