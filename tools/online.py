@@ -40,7 +40,8 @@ parser.add_argument("--gpu-kv-bytes", type=int, required=True)
 parser.add_argument("--cells", required=True)
 parser.add_argument("--strategies", required=True)
 parser.add_argument("--commit", required=True)
-parser.add_argument("--seeds", default="7", help="of arrivals and prompts; each cell runs with each (%(default)s)")
+parser.add_argument("--seeds", default="7",
+                    help="of arrivals and prompts; each cell runs with each, plus 1000 per cell before (%(default)s)")
 parser.add_argument("--max-drain", default="15")
 parser.add_argument("--port", default="8123")
 parser.add_argument("--out", required=True)
@@ -84,8 +85,11 @@ for strategy in strategies:
     try:
         if not ready(server):
             sys.exit(f"the server with --strategy {strategy} did not start; see {arguments.out}.{strategy}.log")
-        for cell, seed in itertools.product(arguments.cells.split(","), arguments.seeds.split(",")):
+        cells = enumerate(arguments.cells.split(","))
+        for (number, cell), seed in itertools.product(cells, arguments.seeds.split(",")):
             rate, warm_up, duration, cool_down = cell.split(":")
+            # a cell with the prompts of the one before would find them in the prefix cache
+            seed = str(int(seed) + 1000 * number)
             before = host_tokens()
             with tempfile.NamedTemporaryFile() as result:
                 bench = ["bench", "serve", "--base-url", url, "--workload", arguments.workload, "--request-rate", rate,
