@@ -1,7 +1,6 @@
 package dev.tandem.engine.strategy.select;
 
 import dev.tandem.engine.schedule.SchedulerState;
-import dev.tandem.engine.strategy.QueueTrend;
 
 /**
  * Whether requests need more than the GPU alone can do. The host raises throughput and makes its requests slow, so it
@@ -49,33 +48,18 @@ final class GpuDemand {
      */
     static final int MAX_ENDED = 2048;
 
-    private final QueueTrend queue;
     /** Requests that had ended when none waited. */
     private long endedBefore;
 
     private boolean needsHost;
-
-    /** @param window steps in which offloading must show its gain */
-    GpuDemand(int window) {
-        this.queue = new QueueTrend(window);
-    }
 
     /** Whether the host is needed. */
     boolean needsHost() {
         return needsHost;
     }
 
-    /**
-     * Whether the queue goes on for more than two windows, one to fill the host and one to measure. A host that is
-     * filled for less is drained again before it has paid: a run of 300 requests that arrived at once was 6 % slower.
-     */
-    boolean lasts(SchedulerState state) {
-        return queue.lasts(state);
-    }
-
     /** Sees the state after a completed step. */
     void completed(SchedulerState state) {
-        queue.completed(state);
         boolean noneWaits = state.waiting().isEmpty();
         endedBefore = noneWaits ? state.ended() : endedBefore;
         needsHost = state.waiting().size() > MAX_WAITING

@@ -12,9 +12,8 @@ import org.junit.jupiter.api.Test;
 class GpuDemandTest {
     private static final Budget BUDGET = new Budget(600, 20, 600);
     private static final int PROMPT = 2;
-    private static final int WINDOW = 10;
 
-    private final GpuDemand demand = new GpuDemand(WINDOW);
+    private final GpuDemand demand = new GpuDemand();
     private final Scene scene = new Scene(50, 60, BUDGET).limit(40);
     private final ArrayDeque<Sequence> waiting = new ArrayDeque<>();
 
@@ -129,25 +128,5 @@ class GpuDemandTest {
         assertThat(demand.needsHost())
                 .as("gpu-only keeps preempted requests there")
                 .isFalse();
-    }
-
-    @Test
-    void aQueueThatShrinksLastsAsLongAsItTakesToEnd() {
-        arrive(100);
-        for (int step = 0; step < WINDOW; step++) {
-            start(2);
-        }
-        assertThat(demand.lasts(scene.state))
-                .as("80 wait, and 2 fewer per step")
-                .isTrue();
-        for (int step = 0; step < WINDOW; step++) {
-            start(2);
-        }
-        start(20);
-        assertThat(demand.lasts(scene.state))
-                .as("40 wait, and 2 or more fewer per step")
-                .isFalse();
-        arrive(60);
-        assertThat(demand.lasts(scene.state)).as("as many wait as before").isTrue();
     }
 }

@@ -22,6 +22,7 @@ import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.select.StrategySelector.Baseline;
 import java.io.IOException;
 import java.text.MessageFormat;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -174,6 +175,45 @@ class StrategySelectorTest {
         assertThat(run(selector, scene, 2, 1))
                 .as("after two windows at the latest")
                 .containsOnly(Shape.ASYNC);
+    }
+
+    /** A full GPU of two sequences, whose context is such that the CPU keeps up with one host token: a gain of 25 %. */
+    private Scene fullHostOfLittleGain() {
+        Scene scene = new Scene(62, 100, BUDGET).limit(200);
+        scene.gpu(120);
+        scene.gpu(120);
+        hostSequences(scene);
+        return scene;
+    }
+
+    /**
+     * Whether offloading begins without a target.
+     *
+     * @param fewer requests that leave the queue of 24 in each step
+     */
+    private boolean begins(Scene scene, int fewer) {
+        ArrayDeque<Sequence> queue = new ArrayDeque<>();
+        for (int i = 0; i < 24; i++) {
+            queue.add(scene.waiting(20));
+        }
+        StrategySelector selector = selector();
+        for (int step = 0; step < FIRST + 5; step++) {
+            run(selector, scene, 1, 1);
+            if (step == 0) {
+                endBurst(scene);
+            }
+            for (int i = 0; i < fewer; i++) {
+                scene.committer.remove(queue.remove());
+            }
+        }
+        return selector.isOffloading();
+    }
+
+    @Test
+    void aQueueThatEndsSoonBeginsOffloadingOnlyForAClearGain() {
+        assertThat(begins(fullHostOfLittleGain(), 0)).isTrue();
+        assertThat(begins(fullHostOfLittleGain(), 2)).isFalse();
+        assertThat(begins(fullHost(), 2)).as("a gain of 100 %").isTrue();
     }
 
     @Test
