@@ -294,7 +294,7 @@ final class LoadOptions {
     private static Measured search(
             Requirement requirement, Load load, PrintStream progress, Function<Load, Map<String, Object>> measure) {
         RateSearch<Map<String, Object>> search = new RateSearch<>(requirement::holds, rate -> {
-            Map<String, Object> result = measure.apply(load.atRate(rate));
+            Map<String, Object> result = validResult(load.atRate(rate), rate, progress, measure);
             progress.println(Statistics.rounded(rate) + " requests/s: " + requirement.key() + " "
                     + result.get(requirement.key()) + (requirement.holds(result) ? ", holds" : ", fails"));
             return result;
@@ -310,6 +310,28 @@ final class LoadOptions {
                 Objects.requireNonNull(search.measured().get(highest.getAsDouble()), "a rate that was measured");
         result.put("requirement", requirement.toString());
         return new Measured(List.of(result), List.copyOf(search.measured().values()));
+    }
+
+    /**
+     * Measures a rate of a search, and once more if the client was the bottleneck: such a run says nothing about the
+     * server, so it must not decide.
+     *
+     * @throws ConfigurationException when the second run is no better
+     */
+    private static Map<String, Object> validResult(
+            Load load, double rate, PrintStream progress, Function<Load, Map<String, Object>> measure) {
+        Map<String, Object> result = measure.apply(load);
+        if (!Boolean.FALSE.equals(result.get("valid"))) {
+            return result;
+        }
+        progress.println(Statistics.rounded(rate) + " requests/s: the run is invalid, so it is repeated");
+        Map<String, Object> again = measure.apply(load);
+        if (Boolean.FALSE.equals(again.get("valid"))) {
+            throw new ConfigurationException("--find-rate: both runs at " + Statistics.rounded(rate)
+                    + " requests/s are invalid, because the client was the bottleneck; run it on a machine of its own,"
+                    + " or begin at a lower --request-rate");
+        }
+        return again;
     }
 
     /** Writes the files that the options ask for. */
