@@ -6,6 +6,8 @@ import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Scene;
+import dev.tandem.engine.schedule.Shape;
+import dev.tandem.engine.schedule.StepDraft;
 import org.junit.jupiter.api.Test;
 
 /**
@@ -14,6 +16,8 @@ import org.junit.jupiter.api.Test;
  */
 class AsyncOverlapTest {
     private static final Budget BUDGET = new Budget(128, 32, 128);
+
+    private static final Budget LARGE = new Budget(20_000, 2000, 20_000);
 
     private final Scene scene = new Scene(40, 100, BUDGET);
 
@@ -78,5 +82,161 @@ class AsyncOverlapTest {
     void promptsForTheHostArePiggybackedWhereAllCanBe() {
         assertThat(rows(100)).as("one prompt token per output token").isEqualTo(64 - 8);
         assertThat(rows(10)).as("ten prompt tokens per output token").isGreaterThan(64);
+    }
+
+    /** Steps of 20 s and more; the CPU attends for 0.1 s per token of context. */
+    private static AsyncOverlap overlap(Fidelity fidelity, InFlightLimits limits) {
+        StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
+        return new AsyncOverlap(LARGE, predictor, TierRules.neutral(), Deviations.of(fidelity), limits, 0);
+    }
+
+    private static AsyncOverlap overlap() {
+        return overlap(Fidelity.TANDEM, new InFlightLimits(300, 2000, true));
+    }
+
+    /** A GPU without room for host sequences, and a host with room for many. */
+    private static Scene fullGpu() {
+        return new Scene(0, 10_000, LARGE);
+    }
+
+    private static void host(Scene scene, int sequences, int length) {
+        for (int i = 0; i < sequences; i++) {
+            scene.host(length);
+        }
+    }
+
+    private static void inFlight(Scene scene, int sequences, int length) {
+        for (int i = 0; i < sequences; i++) {
+            scene.inFlight(length);
+        }
+    }
+
+    @Test
+    void tokensAreAdmittedWhileTheCpuKeepsUp() {
+        Scene scene = fullGpu();
+        host(scene, 10, 50);
+        StepDraft draft = overlap().draft(scene.state, new Decision());
+        assertThat(draft.admissions()).as("4 x 5 s in a step of 20 s").hasSize(4);
+        inFlight(scene, 3, 50);
+        draft = overlap().draft(scene.state, new Decision());
+        assertThat(draft.admissions()).as("3 are in flight").hasSize(1);
+    }
+
+    @Test
+    void oneTokenIsAdmittedHoweverLongItsContext() {
+        Scene scene = fullGpu();
+        host(scene, 2, 1000);
+        assertThat(overlap().draft(scene.state, new Decision()).admissions()).hasSize(1);
+    }
+
+    @Test
+    void anEqualPartOfAllHostTokensIsAdmittedPerLayer() {
+        Scene scene = fullGpu();
+        host(scene, 21, 2);
+        inFlight(scene, 10, 2);
+        assertThat(overlap().draft(scene.state, new Decision()).admissions())
+                .as("half of 31, because there are two layers")
+                .hasSize(16);
+    }
+
+    @Test
+    void limitsOfTheExecutorAreKept() {
+        Scene scene = fullGpu();
+        host(scene, 40, 2);
+        inFlight(scene, 4, 2);
+        AsyncOverlap slots = overlap(Fidelity.TANDEM, new InFlightLimits(12, 100, true));
+        assertThat(slots.draft(scene.state, new Decision()).admissions()).hasSize(12);
+        AsyncOverlap tokens = overlap(Fidelity.TANDEM, new InFlightLimits(100, 7, true));
+        assertThat(tokens.draft(scene.state, new Decision()).admissions()).hasSize(3);
+    }
+
+    @Test
+    void slotsLeaveHeadroomForTokensThatReturnUnevenly() {
+        Scene scene = fullGpu();
+        inFlight(scene, 26, 2);
+        StepDraft draft = overlap().draft(scene.state, new Decision());
+        assertThat(draft.slots()).as("1.25 x 26 / 2 = 16.25").isEqualTo(32);
+        assertThat(draft.isCohort()).isFalse();
+        inFlight(scene, 474, 2);
+        StepDraft goingOn = new StepDraft(scene.state, LARGE);
+        overlap().goOn(goingOn);
+        assertThat(goingOn.slots())
+                .as("1.25 x 500 / 2 is more than the largest bucket")
+                .isEqualTo(256);
+        assertThat(goingOn.shape()).isEqualTo(Shape.ASYNC);
+        AsyncOverlap few = overlap(Fidelity.TANDEM, new InFlightLimits(100, 2000, true));
+        few.goOn(goingOn);
+        assertThat(goingOn.slots()).as("the executor's").isEqualTo(100);
+    }
+
+    @Test
+    void asPrintedAllTokensEnterTogetherAndTheNextOnesWait() {
+        Scene scene = fullGpu();
+        host(scene, 9, 2);
+        AsyncOverlap printed = overlap(Fidelity.PRINTED, InFlightLimits.UNLIMITED);
+        StepDraft first = printed.draft(scene.state, new Decision());
+        assertThat(first.admissions()).hasSize(9);
+        assertThat(first.isCohort()).isTrue();
+        assertThat(first.slots()).isEqualTo(9);
+        inFlight(scene, 5, 2);
+        StepDraft later = printed.draft(scene.state, new Decision());
+        assertThat(later.admissions()).isEmpty();
+        assertThat(later.slots()).isEqualTo(5);
+        assertThat(later.isCohort()).isTrue();
+        Decision why = new Decision();
+        StepDraft draining = printed.draining(scene.state, why);
+        assertThat(draining.isCohort()).isTrue();
+        assertThat(draining.slots()).isEqualTo(5);
+        assertThat(why.reason()).contains("5 in-flight tokens return");
+    }
+
+    @Test
+    void theDecisionLogCountsAStepsTokens() {
+        Scene scene = fullGpu();
+        host(scene, 2, 2);
+        inFlight(scene, 3, 2);
+        Decision why = new Decision();
+        StepDraft draft = overlap().draft(scene.state, why);
+        assertThat(draft.shape()).isEqualTo(Shape.ASYNC);
+        assertThat(why.reason()).contains("5 in-flight tokens, 2 of them admitted now");
+        assertThat(overlap().draftAsIfInFlight(scene.state).shape()).isEqualTo(Shape.ASYNC);
+    }
+
+    /** A GPU with room for some sequences, one prompt that waits, and a host of so many tokens. */
+    private static StepDraft besideAPrompt(int prompt, int... hostContexts) {
+        Scene scene = new Scene(2000, 2000, LARGE);
+        for (int i = 0; i < hostContexts.length; i++) {
+            if (i % 2 == 0) {
+                scene.host(hostContexts[i]);
+            } else {
+                scene.inFlight(hostContexts[i]);
+            }
+        }
+        scene.waiting(prompt);
+        return overlap().draft(scene.state, new Decision());
+    }
+
+    @Test
+    void hostSequencesReturnBesidePromptsOnlyWhereTheCpuFallsBehind() {
+        assertThat(besideAPrompt(10, 100, 100).ins())
+                .as("2 x 10 s in a step of 20 s")
+                .isEmpty();
+        assertThat(besideAPrompt(10, 101, 100).ins()).isNotEmpty();
+        assertThat(besideAPrompt(10, 100, 101).ins()).isNotEmpty();
+    }
+
+    @Test
+    void promptsStartOnTheHostWhileTheCpuWouldKeepUp() {
+        Scene scene = fullGpu();
+        scene.host(100);
+        scene.waiting(100);
+        scene.waiting(1);
+        StepDraft draft = overlap().draft(scene.state, new Decision());
+        assertThat(draft.load(0).prefillOffloadTokens()).as("10 s and 10 s").isEqualTo(101);
+        Scene longer = fullGpu();
+        longer.host(100);
+        longer.waiting(101);
+        assertThat(overlap().draft(longer.state, new Decision()).load(0).prefillOffloadTokens())
+                .isZero();
     }
 }
