@@ -243,7 +243,7 @@ public final class AsyncOverlap implements Policy {
      * Tokens of waiting prompts that fit the host and not the GPU, and without which the CPU would be idle even if
      * every step were as long as the mean. Counting stops at the tokens of a step.
      */
-    private long offloadablePrefillTokens(StepDraft draft, int hostTokens, long hostContext) {
+    long offloadablePrefillTokens(StepDraft draft, int hostTokens, long hostContext) {
         long tokens = 0;
         long context = hostContext;
         int rows = hostTokens;

@@ -2,6 +2,7 @@ package dev.tandem.engine.strategy;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -238,5 +239,55 @@ class AsyncOverlapTest {
         longer.waiting(101);
         assertThat(overlap().draft(longer.state, new Decision()).load(0).prefillOffloadTokens())
                 .isZero();
+    }
+
+    /** Tokens of prompts of these lengths, all of which wait, that the CPU would attend for. */
+    private static long offloadable(Scene scene, Budget budget, CostModel cost, int hostContext, int... prompts) {
+        for (int prompt : prompts) {
+            scene.waiting(prompt);
+        }
+        StepPredictor predictor = new StepPredictor(cost, true, 0);
+        Deviations deviations = Deviations.of(Fidelity.TANDEM);
+        AsyncOverlap overlap =
+                new AsyncOverlap(budget, predictor, TierRules.neutral(), deviations, InFlightLimits.UNLIMITED, 0);
+        return overlap.offloadablePrefillTokens(new StepDraft(scene.state, budget), 1, hostContext);
+    }
+
+    @Test
+    void promptsCountWhileTheCpuWouldKeepUp() {
+        CostModel cost = TestProfile.model();
+        assertThat(offloadable(fullGpu(), LARGE, cost, 90, 60, 50, 1))
+                .as("200 tokens take a step of 20 s")
+                .isEqualTo(110);
+        assertThat(offloadable(fullGpu(), LARGE, cost, 91, 60, 50, 1)).isEqualTo(60);
+    }
+
+    @Test
+    void promptsThatFitTheGpuDoNotCount() {
+        Scene scene = new Scene(10, 1000, LARGE);
+        assertThat(offloadable(scene, LARGE, TestProfile.model(), 0, 20, 24)).isEqualTo(24);
+    }
+
+    @Test
+    void promptsCountWhileTheHostHasRoom() {
+        CostModel cost = TestProfile.withCpu(100);
+        Scene scene = new Scene(0, 12, LARGE);
+        assertThat(offloadable(scene, LARGE, cost, 0, 18, 18, 18)).isEqualTo(36);
+        Budget few = new Budget(20_000, 4, 20_000);
+        Scene withOne = new Scene(3, 1000, few);
+        withOne.gpu(10);
+        assertThat(offloadable(withOne, few, cost, 0, 18, 18, 18))
+                .as("4 sequences, of which one is on the GPU and one on the host")
+                .isEqualTo(36);
+    }
+
+    @Test
+    void countingStopsAtTheTokensOfAStep() {
+        CostModel cost = TestProfile.withCpu(100);
+        Budget budget = new Budget(50, 20, 50);
+        assertThat(offloadable(new Scene(0, 1000, budget), budget, cost, 0, 50, 50, 50))
+                .isEqualTo(100);
+        assertThat(offloadable(new Scene(0, 1000, budget), budget, cost, 0, 51, 50, 50))
+                .isEqualTo(51);
     }
 }
