@@ -179,9 +179,9 @@ class StrategySelectorTest {
 
     /** A full GPU of two sequences, whose context is such that the CPU keeps up with one host token: a gain of 25 %. */
     private Scene fullHostOfLittleGain() {
-        Scene scene = new Scene(62, 100, BUDGET).limit(200);
-        scene.gpu(120);
-        scene.gpu(120);
+        Scene scene = new Scene(76, 100, BUDGET).limit(200);
+        scene.gpu(150);
+        scene.gpu(150);
         hostSequences(scene);
         return scene;
     }
@@ -199,7 +199,7 @@ class StrategySelectorTest {
         StrategySelector selector = selector();
         for (int step = 0; step < FIRST + 5; step++) {
             run(selector, scene, 1, 1);
-            if (step == 0) {
+            for (int i = 0; step == 0 && i < scene.state.gpu().size(); i++) {
                 endBurst(scene);
             }
             for (int i = 0; i < fewer; i++) {
