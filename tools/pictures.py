@@ -267,8 +267,9 @@ def gain_by_wait():
         x, _ = at(ms, 0)
         svg.text(x, top + height + 18, f"{ms} ms", "small", "middle")
     for i, (hardware, (name, css)) in enumerate(series.items()):
-        # rows that repeat a hardware run have its smaller KV pool
-        whole = [row for row in rows if "--num-gpu-blocks-override" not in row["flags"]]
+        # rows that repeat a hardware run have its smaller KV pool; whole runs are no windows
+        others = ("--num-gpu-blocks-override", "--requests")
+        whole = [row for row in rows if not any(flag in row["flags"] for flag in others)]
         mine = [row for row in whole if row["hardware"] == hardware]
         alone = next(row for row in mine if row["strategy"] == "gpu-only")
         guarded = [row for row in mine if "--guard" in row["flags"]]
