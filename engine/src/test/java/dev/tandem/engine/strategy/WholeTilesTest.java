@@ -10,6 +10,7 @@ import dev.tandem.engine.kv.PrefixCacheOptions;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Scene;
+import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
 import java.time.Duration;
 import java.util.Set;
@@ -91,6 +92,27 @@ class WholeTilesTest {
         // 26 tokens of 3 s: 25 of them and the trip take 80 s; the last would hide in sub-batch 0
         assertThat(step(26, 30, true, 300, 300)).startsWith("[r0 r27+300host r28+211host]");
         assertThat(step(26, 30, true, 300, 210)).startsWith("[r0 r27+300host r28+210host r26cpu]");
+    }
+
+    /** Host tokens of three tokens each that a step of eight tiles takes, where so many wait. */
+    private static int hostTokens(int waiting) {
+        Budget budget = new Budget(832, 200, 832);
+        Scene scene = new Scene(3, 4000, budget).limit(900);
+        scene.gpu(9);
+        for (int i = 0; i < waiting; i++) {
+            scene.host(3);
+        }
+        scene.waiting(300);
+        scene.waiting(300);
+        StepDraft draft = pipeline(budget, stairs(), true).draft(scene.state);
+        return draft.load(0).cpuRows() + draft.load(1).cpuRows();
+    }
+
+    @Test
+    void aHostTokenBeginsATileWhereEnoughOthersFollow() {
+        // 64 host tokens, a decode and 1.7 prompts take 80 and 10 s; a tile more takes 10 s, as much as 7.4 tokens
+        assertThat(hostTokens(64 + 7)).isEqualTo(64);
+        assertThat(hostTokens(64 + 8)).isEqualTo(64 + 8);
     }
 
     /** A step with a decode of three blocks on the GPU, a long host token, and a prompt of ten blocks. */
