@@ -105,6 +105,7 @@ final class LoadOptions {
             paramLabel = "REQUIREMENT",
             description = "Search the highest rate at which this holds and no request fails: goodput>=0.9, or another"
                     + " number of the result, as p99_ttft_ms<=500. The search begins at --request-rate, or at 1."
+                    + " A run in which the client was the bottleneck is repeated once."
                     + " Default: no search.")
     Optional<String> findRate = Optional.empty();
 

@@ -20,10 +20,10 @@ import java.util.function.DoubleSupplier;
  * Chooses the arm that makes the next step, gpu-only or one that offloads, by measured throughput.
  *
  * <p>With gpu-only as an arm, the selector is the guard. An arm that offloads starts once gpu-only is measured in steps
- * in which that arm would have offloaded. It stops once it has lost work against that measurement. Arms that offload
- * are also measured against each other. {@link Phase} says what each phase measures and what ends it;
- * {@link ArmRanking} says which of two windows is better. Where an arm would not use an empty host, the step is
- * gpu-only's draft.
+ * in which that arm would have offloaded, if the queue lasts or the expected gain is clear. It stops once it has lost
+ * work against that measurement. Arms that offload are also measured against each other. {@link Phase} says what each
+ * phase measures and what ends it; {@link ArmRanking} says which of two windows is better. Where an arm would not use
+ * an empty host, the step is gpu-only's draft.
  *
  * <p>A draft changes no state of the selector; a completed step does.
  *
@@ -37,9 +37,9 @@ public final class StrategySelector implements Policy {
      */
     private static final double ERROR_WEIGHT = 0.25;
     /**
-     * Expected gain, as a fraction of gpu-only, for which offloading begins though the queue ends soon. Without a
-     * target 60 requests on presets of two requests gain 12 to 26 % so. With 0.15, 300 requests of 1000/200 on
-     * {@code h200-16sm-26k} have 0.964 of GPU-only; 0.3, 0.5 and 1 are equal in 32 whole runs (ADR 105).
+     * Min expected gain, as a fraction of gpu-only, for which offloading begins though the queue ends soon. Without
+     * this exception, 60 requests on presets of two requests lose their gain of 12 to 26 %. With 0.15, 300 requests of
+     * 1000/200 on {@code h200-16sm-26k} have 0.964 of GPU-only; 0.3, 0.5 and 1 are equal in 32 whole runs (ADR 105).
      */
     private static final double CLEAR_GAIN = 0.5;
     /**
