@@ -17,6 +17,11 @@ public final class Stream implements AutoCloseable {
     /** {@code CU_STREAM_CAPTURE_MODE_THREAD_LOCAL}. */
     private static final int THREAD_LOCAL = 1;
     /**
+     * {@code CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY}: a graph's kernels have the priorities of the streams in
+     * which they were captured.
+     */
+    private static final long NODE_PRIORITIES = 8;
+    /**
      * Max time of a wait. It is much longer than the longest work between two waits, which is a profile's repetitions
      * of a long prompt on a small GPU.
      */
@@ -161,7 +166,7 @@ public final class Stream implements AutoCloseable {
             try {
                 device.driver().cuStreamEndCapture.call(handle, graph);
                 MemorySegment executable = arena.allocate(ADDRESS);
-                device.driver().cuGraphInstantiateWithFlags.call(executable, graph.get(ADDRESS, 0), 0L);
+                device.driver().cuGraphInstantiateWithFlags.call(executable, graph.get(ADDRESS, 0), NODE_PRIORITIES);
                 return new Graph(device, executable.get(ADDRESS, 0));
             } finally {
                 destroy(graph);

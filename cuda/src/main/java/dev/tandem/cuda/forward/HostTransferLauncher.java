@@ -9,7 +9,9 @@ import dev.tandem.cuda.kernels.ModelShape;
 
 /**
  * Launches the kernels that transfer host tokens between GPU and host (host_transfer.cu). Those that run beside a step
- * have a stream of their own.
+ * have a stream of their own, of the highest priority. Decode attention allows the kernel after it to start early, and
+ * where that kernel finds no room, kernels of other streams with the same priority start behind it. Then the host would
+ * get its tokens only when the GPU's own attention has ended.
  *
  * <p>Owned by: engine thread.
  */
@@ -38,7 +40,7 @@ public final class HostTransferLauncher implements AutoCloseable {
         this.multiprocessors = device.multiprocessors();
         this.layers = shape.config().layers();
         this.attendedBytes = (long) shape.queries() * shape.type().bytes();
-        this.link = device.stream("in-flight tokens");
+        this.link = device.urgentStream("in-flight tokens");
         this.before = device.event();
         this.after = device.event();
     }
