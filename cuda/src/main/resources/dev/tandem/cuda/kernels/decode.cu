@@ -19,6 +19,16 @@
 #define GROUPS32 (HEAD_WIDTH / 32)
 #define WARPS DECODE_WARPS
 
+// Bounds of registers that leave room for a thread block of send_host_tokens on each multiprocessor, because the CPU
+// attends while this kernel does. Heads of 256 need all registers. On 9.0 launch bounds alone leave that room.
+#if HEAD_WIDTH > 128
+#define DECODE_BOUNDS __launch_bounds__(WARPS * 32, 8 / WARPS)
+#elif __CUDA_ARCH__ == 900
+#define DECODE_BOUNDS __launch_bounds__(WARPS * 32, 12 / WARPS)
+#else
+#define DECODE_BOUNDS __maxnreg__(HEAD_WIDTH > 64 ? 160 : 120)
+#endif
+
 struct Sequence { int firstUnit, length, table, blocks; };
 
 #define QUADS (GROUP * HEAD_WIDTH / 4)
@@ -166,7 +176,7 @@ __device__ __noinline__ void transferOnce(HostTokens *hostTokens) {
 // In a layer with a sliding window, a row sees its last `window` tokens; 0 stands for all. The sequences of such layers
 // begin at the block with the first token that the row sees, and their lengths are counted from there. Models in which
 // no layer has a window are compiled without it (WINDOWS).
-extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 : 12) / WARPS) decode_attention(
+extern "C" __global__ void DECODE_BOUNDS decode_attention(
         const half16 *queries, const half16 *blocks, const int *tables, const Sequence *sequences, const int *header,
         float scale, half16 *out, float4 *parts, float2 *partNorms, int returning, int leaving, int firstSlot,
         HostTokens *hostTokens, int layer, int flags, int window) {

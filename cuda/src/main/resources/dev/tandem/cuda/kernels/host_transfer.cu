@@ -141,9 +141,16 @@ extern "C" __global__ void __launch_bounds__(TRANSFER_THREADS, 1) receive_in_fli
     }
 }
 
+// A bound of registers with which a thread block of send_host_tokens fits beside decode attention.
+#if __CUDA_ARCH__ == 900
+#define SEND_BOUNDS __launch_bounds__(HOST_TOKEN_THREADS)
+#else
+#define SEND_BOUNDS __maxnreg__(32)
+#endif
+
 // Sends q, k and v of a same-layer token to the host, then pushes its task. It is used for steps with many such tokens;
 // with few, rope_store does this. grid (same-layer tokens, or more in a graph)
-extern "C" __global__ void __launch_bounds__(HOST_TOKEN_THREADS) send_host_tokens(const int *header, const int *slots,
+extern "C" __global__ void SEND_BOUNDS send_host_tokens(const int *header, const int *slots,
         HostTokens *hostTokens, int layer) {
     const BatchHostTokens *rows = batchHostTokens(header);
     const int EIGHTS = (HEADS + 2 * KV_HEADS) * HEAD_DIM / 8;

@@ -57,6 +57,14 @@ class KernelCompilationTest {
     /** Registers of a multiprocessor, on every compute capability. A thread's registers are a multiple of eight. */
     private static final int REGISTERS = 64 << 10;
 
+    /**
+     * Registers that decode attention leaves free on a multiprocessor, which are those of a block that sends tokens.
+     */
+    private static final int SENDING = KernelConstants.HOST_TOKEN_THREADS * 32;
+
+    /** Attention over these needs all registers. */
+    private static final String LARGEST_HEADS = "-DHEAD_WIDTH=256";
+
     /** A source file with its options, and the compute capability to compile it for. */
     private record Target(int capability, Unit unit) {}
 
@@ -176,9 +184,16 @@ class KernelCompilationTest {
             Usage used = usage.get(entry.kernel());
             String what = entry.kernel() + " for " + target.capability() + " with " + unit.defines();
             assertThat(used.registers()).as("registers of %s", what).isPositive();
-            assertThat((used.registers() + 7) / 8 * 8 * entry.threads())
-                    .as("registers of a block of %s", what)
-                    .isLessThanOrEqualTo(REGISTERS);
+            int registers = (used.registers() + 7) / 8 * 8 * entry.threads();
+            assertThat(registers).as("registers of a block of %s", what).isLessThanOrEqualTo(REGISTERS);
+            if (entry.kernel().equals("send_host_tokens")) {
+                assertThat(registers).as("registers of a block of %s", what).isLessThanOrEqualTo(SENDING);
+            }
+            if (entry.kernel().equals("decode_attention") && !unit.defines().contains(LARGEST_HEADS)) {
+                assertThat(REGISTERS % registers)
+                        .as("registers that blocks of %s leave", what)
+                        .isGreaterThanOrEqualTo(SENDING);
+            }
             assertThat(used.staticSharedBytes() + entry.sharedBytes())
                     .as("static and dynamic shared memory of %s", what)
                     .isLessThanOrEqualTo(KernelCatalogue.sharedMemory(target.capability()));
@@ -224,7 +239,7 @@ class KernelCompilationTest {
      * less.
      */
     private static int allowed(String kernel, Target target) {
-        if (kernel.endsWith("_attention") && target.unit().defines().contains("-DHEAD_WIDTH=256")) {
+        if (kernel.endsWith("_attention") && target.unit().defines().contains(LARGEST_HEADS)) {
             return 2000;
         }
         boolean few = kernel.equals("sample") && target.capability() == 103
