@@ -234,7 +234,7 @@ class KernelCompilationTest {
     }
 
     /**
-     * Max spilled bytes of a kernel. Attention over heads of 256 needs more registers than a thread can have. Two
+     * Max spilled bytes of a kernel. Attention over heads of 256 needs more registers than a thread can have. Some
      * kernels spill a few words on GPUs that were never measured: without spills a multiprocessor would hold one block
      * less.
      */
@@ -243,7 +243,10 @@ class KernelCompilationTest {
             return 2000;
         }
         boolean few = kernel.equals("sample") && target.capability() == 103
-                || kernel.equals("rope_store") && target.capability() == 75;
+                || kernel.equals("rope_store") && target.capability() == 75
+                || kernel.startsWith("add_norm")
+                        && target.capability() != MEASURED
+                        && target.unit().defines().contains("-DNORMS_ON_OUTPUTS=1");
         return few ? 32 : 0;
     }
 
