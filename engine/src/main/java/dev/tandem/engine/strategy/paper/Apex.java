@@ -17,6 +17,7 @@ import dev.tandem.engine.strategy.Pipeline;
 import dev.tandem.engine.strategy.StepPredictor;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * {@code apex}: APEX's scheduler (§3.4). Without CPU requests, Algorithm 1 chooses gpu-only. Otherwise it chooses
@@ -76,15 +77,17 @@ public record Apex(
         int scheduled = pipelined.load(0).cpuRows()
                 + pipelined.load(1).cpuRows()
                 + pipelined.resumed().size();
-        if (scheduled == 0) {
-            StepDraft overlapped = async.draft(state, new Decision());
-            if (!state.inFlight().isEmpty() && deviations.has(Deviation.COMPARES_WITH_ASYNC)) {
-                return besideInFlightTokens(state, overlapped, "no CPU request fits the pipeline", why);
-            }
-            why.because("apex: no CPU request fits the pipeline, so async-overlap");
-            return overlapped;
+        if (scheduled > 0) {
+            return select(state, pipelined, why);
         }
-        return select(state, pipelined, why);
+        String premise = "no CPU request fits the pipeline";
+        if (!deviations.has(Deviation.COMPARES_WITH_ASYNC)) {
+            why.because("apex: %s, so async-overlap", premise);
+            return async.draft(state, new Decision());
+        }
+        return state.inFlight().isEmpty()
+                ? besideHostTokens(state, Optional.empty(), premise, why)
+                : besideInFlightTokens(state, true, premise, why);
     }
 
     /**
@@ -142,56 +145,83 @@ public record Apex(
         why.consider(new Candidate(
                 Shape.PIPELINE, pipelined.totalRows(), pipelined.load(1).cpuRows(), overlap, 0));
         String inequality = mixed ? "(8)" : "(6)";
-        boolean compares = deviations.has(Deviation.COMPARES_WITH_ASYNC)
-                && pipelined.resumed().isEmpty();
-        if (pipe > gpu && compares && state.inFlight().isEmpty()) {
-            return besideHostTokens(state, pipelined, inequality, why);
+        if (!deviations.has(Deviation.COMPARES_WITH_ASYNC)
+                || !pipelined.resumed().isEmpty()) {
+            boolean holds = pipe > gpu;
+            why.because(
+                    holds
+                            ? "apex: inequality %s holds, %.0f > %.0f tokens/s, so asymmetric"
+                            : "apex: inequality %s fails, %.0f <= %.0f tokens/s, so async-overlap",
+                    inequality,
+                    pipe,
+                    gpu);
+            return holds ? pipelined : async.draft(state, new Decision());
         }
-        if (pipe > gpu && !compares) {
-            why.because("apex: inequality %s holds, %.0f > %.0f tokens/s, so asymmetric", inequality, pipe, gpu);
-            return pipelined;
-        }
-        StepDraft overlapped = async.draft(state, new Decision());
-        if (pipe > gpu) {
-            return besideInFlightTokens(state, overlapped, "inequality " + inequality + " holds", why);
-        }
-        why.because("apex: inequality %s fails, %.0f <= %.0f tokens/s, so async-overlap", inequality, pipe, gpu);
-        return overlapped;
+        String premise = "inequality " + inequality + (pipe > gpu ? " holds" : " fails");
+        return state.inFlight().isEmpty()
+                ? besideHostTokens(state, Optional.of(pipelined).filter(draft -> pipe > gpu), premise, why)
+                : besideInFlightTokens(state, pipe > gpu, premise, why);
     }
 
     /**
-     * Chooses while no token is in flight and an inequality holds. It compares the pipeline with gpu-only, but the
-     * alternative here is async overlap. A step of that admits few tokens, so one is compared in which the host tokens
-     * are in flight already.
+     * Chooses while no token is in flight. An inequality compares the pipeline with gpu-only, but the alternative here
+     * is async overlap. A step of that admits few tokens, so one is compared in which the host tokens are in flight
+     * already. Where both do less than gpu-only, host tokens wait for room on the GPU.
+     *
+     * @param pipelined empty where the pipeline is no alternative
      */
-    private StepDraft besideHostTokens(SchedulerState state, StepDraft pipelined, String inequality, Decision why) {
+    private StepDraft besideHostTokens(
+            SchedulerState state, Optional<StepDraft> pipelined, String premise, Decision why) {
         StepDraft inFlight = async.draftAsIfInFlight(state);
-        double secondsPerToken = predictor.secondsPerToken(pipelined.load(0));
-        double pipe = predictor.work(pipelined).normalisedWork(secondsPerToken) / predictor.of(pipelined);
-        double overlap = predictor.work(inFlight).normalisedWork(secondsPerToken) / predictor.of(inFlight);
-        boolean overlaps = overlap > pipe;
+        double secondsPerToken =
+                predictor.secondsPerToken(pipelined.orElse(inFlight).load(0));
+        double pipe = pipelined.map(draft -> workRate(draft, secondsPerToken)).orElse(0.0);
+        double overlap = workRate(inFlight, secondsPerToken);
+        boolean pays = Math.max(pipe, overlap) >= 1;
+        boolean overlaps = pays && overlap > pipe;
         why.because(
-                "apex: inequality %s holds; asymmetric does %.2f of gpu-only's work, async-overlap would do %.2f with"
-                        + " the host tokens in flight, so %s",
-                inequality, pipe, overlap, overlaps ? "async-overlap" : "asymmetric");
-        return overlaps ? async.draft(state, new Decision()) : pipelined;
+                "apex: %1$s;" + (pipelined.isEmpty() ? "" : " asymmetric does %2$.2f,")
+                        + " async-overlap would do %3$.2f of gpu-only's work with the host tokens in flight, so %4$s",
+                premise,
+                pipe,
+                overlap,
+                overlaps ? "async-overlap" : pays ? "asymmetric" : "gpu-only");
+        if (overlaps) {
+            return async.draft(state, new Decision());
+        }
+        return pays ? pipelined.orElseThrow() : pipeline.withoutHostTokens(state);
     }
 
     /**
      * Chooses while tokens are in flight. The inequalities compare the pipeline with gpu-only, but the alternative here
      * is async overlap, in which the CPU works as well. An asymmetric step would move in-flight tokens by one layer at
-     * most. If the pipeline would clearly do more once they have returned, they return and no token is admitted.
+     * most. If the pipeline would clearly do more once they have returned, they return and no token is admitted. They
+     * also return where gpu-only does more, even than with all host tokens in flight.
+     *
+     * @param mayPipeline whether the pipeline is an alternative
      */
-    private StepDraft besideInFlightTokens(SchedulerState state, StepDraft overlapped, String premise, Decision why) {
+    private StepDraft besideInFlightTokens(SchedulerState state, boolean mayPipeline, String premise, Decision why) {
+        StepDraft overlapped = async.draft(state, new Decision());
         double secondsPerToken = predictor.secondsPerToken(overlapped.load(0));
-        double overlap = predictor.work(overlapped).normalisedWork(secondsPerToken) / predictor.of(overlapped);
-        double returned = returned(state, secondsPerToken);
-        boolean tokensReturn = returned > MIN_RETURN_GAIN * overlap;
+        double overlap = workRate(overlapped, secondsPerToken);
+        double returned = mayPipeline ? returned(state, secondsPerToken) : 0;
+        boolean forPipeline = returned > MIN_RETURN_GAIN * overlap;
+        boolean forGpuOnly =
+                !forPipeline && overlap < 1 && workRate(async.draftAsIfInFlight(state), secondsPerToken) < 1;
         why.because(
-                "apex: %s; asymmetric would do %.2f of gpu-only's work once the in-flight tokens have returned,"
-                        + " async-overlap does %.2f, so %s",
-                premise, returned, overlap, tokensReturn ? "they return" : "async-overlap");
-        return tokensReturn ? async.draining(state, new Decision()) : overlapped;
+                "apex: %1$s;"
+                        + (mayPipeline ? " asymmetric would do %2$.2f once the in-flight tokens have returned," : "")
+                        + " async-overlap does %3$.2f of gpu-only's work, so %4$s",
+                premise,
+                returned,
+                overlap,
+                forPipeline ? "they return" : forGpuOnly ? "they return for gpu-only" : "async-overlap");
+        return forPipeline || forGpuOnly ? async.draining(state, new Decision()) : overlapped;
+    }
+
+    /** Predicted work per second of a step, relative to gpu-only. */
+    private double workRate(StepDraft draft, double secondsPerToken) {
+        return predictor.work(draft).normalisedWork(secondsPerToken) / predictor.of(draft);
     }
 
     /** Work per second, relative to gpu-only, of an asymmetric step once all in-flight tokens have returned. */

@@ -23,6 +23,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 /** What APEX's decisions count, compare and say. {@link TestProfile} has the times: T_l = 10, N_G = 100, N_C = 10. */
 class ApexDecisionTest {
     private static final Budget BUDGET = new Budget(600, 20, 600);
+    private static final Budget MANY = new Budget(600, 200, 600);
     private static final Deviations PRINTED = Deviations.of(Fidelity.PRINTED);
 
     private static StepDraft draft(Scene scene, Deviations deviations, Decision why) {
@@ -124,14 +125,14 @@ class ApexDecisionTest {
         assertThat(draft.resumed()).isEmpty();
     }
 
-    /** An async step would follow in all cases; the comparison needs tokens in flight, and is not printed. */
+    /** An async step follows in all cases; the comparison is not printed. */
     @ParameterizedTest
     @CsvSource({
         "true, false, 'apex: no CPU request fits the pipeline, so async-overlap'",
-        "false, true, 'apex: no CPU request fits the pipeline, so async-overlap'",
+        "false, true, 'apex: no CPU request fits the pipeline; async-overlap would do 1.50 of'",
         "true, true, 'apex: no CPU request fits the pipeline; asymmetric would do'"
     })
-    void withoutARequestThatFitsItComparesOnlyBesideInFlightTokens(boolean inFlight, boolean compares, String reason) {
+    void withoutARequestThatFitsAsyncOverlapIsCompared(boolean inFlight, boolean compares, String reason) {
         Scene scene = fullGpu();
         if (inFlight) {
             scene.inFlight(121);
@@ -198,6 +199,61 @@ class ApexDecisionTest {
                 .endsWith("so asymmetric");
         draft(scene, PRINTED.with(Deviation.COMPARES_WITH_ASYNC, true), why);
         assertThat(why.reason()).endsWith("with the host tokens in flight, so async-overlap");
+    }
+
+    private static Deviations spread(boolean compares) {
+        return PRINTED.with(Deviation.COMPARES_WITH_ASYNC, compares).with(Deviation.SPREAD_HOST_TOKENS, true);
+    }
+
+    /**
+     * A GPU that these rows fill. From 100 rows on T_l = 10 grows by 0.1 per row, and tokens in flight take 8 slots at
+     * least. In a step a token in flight does half of one, of 2 layers.
+     */
+    private static Scene rows(int rows) {
+        Scene scene = new Scene(rows, 400, MANY).limit(1000);
+        for (int i = 0; i < rows; i++) {
+            scene.gpu(3);
+        }
+        return scene;
+    }
+
+    @ParameterizedTest
+    @CsvSource({"false, async-overlap, 1", "true, gpu-only, 0"})
+    void hostTokensWaitWhereTheyWouldDoLessThanTheGpuAlone(boolean compares, String outcome, int admitted) {
+        Scene scene = rows(100);
+        scene.host(40);
+        Decision why = new Decision();
+        StepDraft draft = draft(scene, spread(compares), why);
+        assertThat(why.reason()).endsWith("so " + outcome);
+        assertThat(draft.admissions()).hasSize(admitted);
+        assertThat(draft.load(0).gpuRows()).isEqualTo(100);
+    }
+
+    @ParameterizedTest
+    @CsvSource({"false, async-overlap, 1", "true, they return for gpu-only, 0"})
+    void inFlightTokensReturnWhereTheyDoLessThanTheGpuAlone(boolean compares, String outcome, int admitted) {
+        Scene scene = rows(100);
+        scene.inFlight(40);
+        scene.host(40);
+        Decision why = new Decision();
+        StepDraft draft = draft(scene, spread(compares), why);
+        assertThat(why.reason()).endsWith("so " + outcome);
+        assertThat(draft.admissions()).hasSize(admitted);
+    }
+
+    /** T_l is 10.3 with slots: half a token beside 95 rows does less than the GPU alone, and four tokens do more. */
+    @Test
+    void inFlightTokensStayWhereAllHostTokensWouldDoMore() {
+        Scene scene = rows(95);
+        scene.inFlight(2);
+        Decision why = new Decision();
+        draft(scene, spread(true), why);
+        assertThat(why.reason()).endsWith("so they return for gpu-only");
+        for (int i = 0; i < 7; i++) {
+            scene.host(2);
+        }
+        draft(scene, spread(true), why);
+        assertThat(why.reason()).endsWith("so async-overlap");
     }
 
     /** Spread tokens are admitted beside those in flight, one per step here, unless these return. */

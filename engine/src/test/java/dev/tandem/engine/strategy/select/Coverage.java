@@ -286,8 +286,12 @@ final class Coverage {
                         "no CPU request fits the pipeline, so async-overlap",
                         "inequality (#) fails, # <= # tokens/s, so async-overlap",
                         "inequality (#) holds, # > # tokens/s, so asymmetric",
-                        "async-overlap does #, so async-overlap",
-                        "async-overlap does #, so they return");
+                        "in flight, so async-overlap",
+                        "in flight, so asymmetric",
+                        "in flight, so gpu-only",
+                        "async-overlap does # of gpu-only's work, so async-overlap",
+                        "async-overlap does # of gpu-only's work, so they return",
+                        "so they return for gpu-only");
         };
         List<String> all = new ArrayList<>(own);
         all.addAll(strategy.offloads() ? guards : List.of());
