@@ -166,7 +166,8 @@ public record Apex(
     /**
      * Chooses while no token is in flight. An inequality compares the pipeline with gpu-only, but the alternative here
      * is async overlap. A step of that admits few tokens, so one is compared in which the host tokens are in flight
-     * already. Where both do less than gpu-only, host tokens wait for room on the GPU.
+     * already. Where both do less than gpu-only, host tokens wait for room on the GPU, while tokens are decoded there:
+     * with their ends comes the room.
      *
      * @param pipelined empty where the pipeline is no alternative
      */
@@ -177,8 +178,8 @@ public record Apex(
                 predictor.secondsPerToken(pipelined.orElse(inFlight).load(0));
         double pipe = pipelined.map(draft -> workRate(draft, secondsPerToken)).orElse(0.0);
         double overlap = workRate(inFlight, secondsPerToken);
-        boolean pays = Math.max(pipe, overlap) >= 1;
-        boolean overlaps = pays && overlap > pipe;
+        boolean pays = Math.max(pipe, overlap) >= 1 || inFlight.load(0).gpuRows() == 0;
+        boolean overlaps = pays && (pipelined.isEmpty() || overlap > pipe);
         why.because(
                 "apex: %1$s;" + (pipelined.isEmpty() ? "" : " asymmetric does %2$.2f,")
                         + " async-overlap would do %3$.2f of gpu-only's work with the host tokens in flight, so %4$s",
@@ -206,8 +207,10 @@ public record Apex(
         double overlap = workRate(overlapped, secondsPerToken);
         double returned = mayPipeline ? returned(state, secondsPerToken) : 0;
         boolean forPipeline = returned > MIN_RETURN_GAIN * overlap;
-        boolean forGpuOnly =
-                !forPipeline && overlap < 1 && workRate(async.draftAsIfInFlight(state), secondsPerToken) < 1;
+        boolean forGpuOnly = !forPipeline
+                && overlapped.load(0).gpuRows() > 0
+                && overlap < 1
+                && workRate(async.draftAsIfInFlight(state), secondsPerToken) < 1;
         why.because(
                 "apex: %1$s;"
                         + (mayPipeline ? " asymmetric would do %2$.2f once the in-flight tokens have returned," : "")

@@ -229,6 +229,19 @@ class ApexDecisionTest {
         assertThat(draft.load(0).gpuRows()).isEqualTo(100);
     }
 
+    /** No token that is decoded on the GPU will make room there, so the host token is decoded at once. */
+    @Test
+    void hostTokensDoNotWaitForAGpuThatDecodesNothing() {
+        Scene scene = new Scene(12, 400, MANY).limit(48);
+        scene.waiting(48);
+        scene.limit(1000).host(400);
+        Decision why = new Decision();
+        StepDraft draft = draft(scene, spread(true), why);
+        assertThat(draft.load(0).gpuRows()).isZero();
+        assertThat(why.reason()).contains("so async-overlap");
+        assertThat(draft.admissions()).hasSize(1);
+    }
+
     @ParameterizedTest
     @CsvSource({"false, async-overlap, 1", "true, they return for gpu-only, 0"})
     void inFlightTokensReturnWhereTheyDoLessThanTheGpuAlone(boolean compares, String outcome, int admitted) {

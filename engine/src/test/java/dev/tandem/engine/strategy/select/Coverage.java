@@ -290,8 +290,7 @@ final class Coverage {
                         "in flight, so asymmetric",
                         "in flight, so gpu-only",
                         "async-overlap does # of gpu-only's work, so async-overlap",
-                        "async-overlap does # of gpu-only's work, so they return",
-                        "so they return for gpu-only");
+                        "async-overlap does # of gpu-only's work, so they return");
         };
         List<String> all = new ArrayList<>(own);
         all.addAll(strategy.offloads() ? guards : List.of());
