@@ -198,7 +198,9 @@ class ApexDecisionTest {
                 .as("(100 * 2.98 + 10 * 22.98) / 22.98 > 298 / 12.98")
                 .endsWith("so asymmetric");
         draft(scene, PRINTED.with(Deviation.COMPARES_WITH_ASYNC, true), why);
-        assertThat(why.reason()).endsWith("with the host tokens in flight, so async-overlap");
+        assertThat(why.reason())
+                .startsWith("apex: inequality (6) holds; asymmetric does")
+                .endsWith("with the host tokens in flight, so async-overlap");
     }
 
     private static Deviations spread(boolean compares) {
@@ -224,7 +226,7 @@ class ApexDecisionTest {
         scene.host(40);
         Decision why = new Decision();
         StepDraft draft = draft(scene, spread(compares), why);
-        assertThat(why.reason()).endsWith("so " + outcome);
+        assertThat(why.reason()).startsWith("apex: inequality (6) fails").endsWith("so " + outcome);
         assertThat(draft.admissions()).hasSize(admitted);
         assertThat(draft.load(0).gpuRows()).isEqualTo(100);
     }
@@ -240,6 +242,17 @@ class ApexDecisionTest {
         assertThat(draft.load(0).gpuRows()).isZero();
         assertThat(why.reason()).contains("so async-overlap");
         assertThat(draft.admissions()).hasSize(1);
+    }
+
+    /** Likewise in flight. */
+    @Test
+    void inFlightTokensDoNotReturnForAGpuThatDecodesNothing() {
+        Scene scene = new Scene(12, 400, MANY).limit(48);
+        scene.waiting(48);
+        scene.limit(1000).inFlight(400);
+        Decision why = new Decision();
+        draft(scene, spread(true), why);
+        assertThat(why.reason()).endsWith("so async-overlap");
     }
 
     @ParameterizedTest
