@@ -9,9 +9,8 @@ import dev.tandem.cuda.kernels.ModelShape;
 
 /**
  * Launches the kernels that transfer host tokens between GPU and host (host_transfer.cu). Those that run beside a step
- * have a stream of their own, of the highest priority. Decode attention allows the kernel after it to start early, and
- * where that kernel finds no room, kernels of other streams with the same priority start behind it. Then the host would
- * get its tokens only when the GPU's own attention has ended.
+ * have a stream of their own, of the highest priority. With the step's priority, send_host_tokens started only when the
+ * GPU's own decode attention had ended, so the CPU attended after the GPU (ADR 107).
  *
  * <p>Owned by: engine thread.
  */

@@ -53,7 +53,7 @@ public enum Deviation {
     SPREAD_HOST_TOKENS("spread-host-tokens", "false", "false", "true"),
     /** Prompts start on the host only while the CPU computes one layer's attention of all host tokens in a step. */
     LIMITED_HOST_PROMPTS("limited-host-prompts", "false", "false", "true"),
-    /** APEX's pipeline is compared with async overlap, not with gpu-only. */
+    /** APEX's pipeline, async overlap and gpu-only are compared by predicted work, not only by the inequalities. */
     COMPARES_WITH_ASYNC("compares-with-async", "false", "false", "true"),
     /**
      * In-flight tokens that APEX's rule 4 lets finish within an asymmetric step: {@code all-or-none}, {@code some} of

@@ -22,7 +22,8 @@ import java.util.Optional;
 /**
  * {@code apex}: APEX's scheduler (§3.4). Without CPU requests, Algorithm 1 chooses gpu-only. Otherwise it chooses
  * asymmetric pipelining where Algorithm 2 finds that inequality (6) (decodes only) or (8) (with prefills) holds, and
- * async overlap where it does not.
+ * async overlap where it does not. With {@link Deviation#COMPARES_WITH_ASYNC} it compares the predicted work of both
+ * with gpu-only's, and the pipeline is an alternative where its inequality holds.
  *
  * @param budget of a step
  * @param predictor of the times of steps
@@ -159,7 +160,7 @@ public record Apex(
         }
         String premise = "inequality " + inequality + (pipe > gpu ? " holds" : " fails");
         return state.inFlight().isEmpty()
-                ? besideHostTokens(state, Optional.of(pipelined).filter(draft -> pipe > gpu), premise, why)
+                ? besideHostTokens(state, pipe > gpu ? Optional.of(pipelined) : Optional.empty(), premise, why)
                 : besideInFlightTokens(state, pipe > gpu, premise, why);
     }
 

@@ -231,28 +231,23 @@ class ApexDecisionTest {
         assertThat(draft.load(0).gpuRows()).isEqualTo(100);
     }
 
-    /** No token that is decoded on the GPU will make room there, so the host token is decoded at once. */
-    @Test
-    void hostTokensDoNotWaitForAGpuThatDecodesNothing() {
+    /** No token that is decoded on the GPU will make room there, so host tokens go on. */
+    @ParameterizedTest
+    @CsvSource({"false, 1", "true, 0"})
+    void noHostTokenWaitsForAGpuThatDecodesNothing(boolean inFlight, int admitted) {
         Scene scene = new Scene(12, 400, MANY).limit(48);
         scene.waiting(48);
-        scene.limit(1000).host(400);
+        scene.limit(1000);
+        if (inFlight) {
+            scene.inFlight(400);
+        } else {
+            scene.host(400);
+        }
         Decision why = new Decision();
         StepDraft draft = draft(scene, spread(true), why);
         assertThat(draft.load(0).gpuRows()).isZero();
         assertThat(why.reason()).contains("so async-overlap");
-        assertThat(draft.admissions()).hasSize(1);
-    }
-
-    /** Likewise in flight. */
-    @Test
-    void inFlightTokensDoNotReturnForAGpuThatDecodesNothing() {
-        Scene scene = new Scene(12, 400, MANY).limit(48);
-        scene.waiting(48);
-        scene.limit(1000).inFlight(400);
-        Decision why = new Decision();
-        draft(scene, spread(true), why);
-        assertThat(why.reason()).endsWith("so async-overlap");
+        assertThat(draft.admissions()).hasSize(admitted);
     }
 
     @ParameterizedTest
