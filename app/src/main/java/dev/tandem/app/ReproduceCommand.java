@@ -1,18 +1,22 @@
 package dev.tandem.app;
 
+import dev.tandem.bench.WaitingClock;
 import dev.tandem.bench.reproduce.Circumstances;
+import dev.tandem.bench.reproduce.Execution;
 import dev.tandem.bench.reproduce.Figure;
 import dev.tandem.bench.reproduce.Reproduction;
 import dev.tandem.bench.reproduce.ReproductionReport;
+import dev.tandem.bench.reproduce.Selection;
 import dev.tandem.cpu.probe.MachineProbe;
-import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.strategy.Fidelity;
+import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
@@ -23,12 +27,14 @@ import picocli.CommandLine.Spec;
         name = "reproduce",
         mixinStandardHelpOptions = true,
         description = "Simulates figures of the NEO and APEX papers on the machines that they name, and holds each"
-                + " claim of the text against the result.",
+                + " claim of the text against the result. With --on gpu it executes them on the GPU at hand, which"
+                + " gives numbers without verdicts.",
         footerHeading = "%nExamples:%n",
         footer = {
             "  tandem reproduce list",
             "  tandem reproduce neo fig6c",
-            "  tandem reproduce all --fidelity printed,artifact,tandem --output figures"
+            "  tandem reproduce all --fidelity printed,artifact,tandem --output figures",
+            "  tandem reproduce neo fig9 --on gpu --panel t4 --fidelity artifact --requests 100 --x 50,200 --seeds 1"
         })
 @Section(Section.Heading.COMMAND)
 final class ReproduceCommand implements Callable<Integer> {
@@ -37,6 +43,22 @@ final class ReproduceCommand implements Callable<Integer> {
             paramLabel = "FIGURE",
             description = "list, all, or a paper and a figure, as neo fig6c. Required.")
     List<String> names = List.of();
+
+    /** What runs the figures. */
+    enum Place {
+        SIMULATE,
+        GPU,
+        CPU
+    }
+
+    @Option(
+            names = "--on",
+            paramLabel = "PLACE",
+            defaultValue = "simulate",
+            description = "simulate, on the paper's machine; gpu, on the first GPU here with random weights and the"
+                    + " figure's limits; or cpu, the same on the CPU executor. Only simulate has verdicts."
+                    + " Default: ${DEFAULT-VALUE}.")
+    Place place = Place.SIMULATE;
 
     @Option(
             names = "--fidelity",
@@ -54,11 +76,16 @@ final class ReproduceCommand implements Callable<Integer> {
             description = "Folder for index.html, the SVG files and the JSON lines. Default: ${DEFAULT-VALUE}.")
     Path output = Path.of("reproduced");
 
+    @Mixin
+    SelectionOptions part = new SelectionOptions();
+
     @Spec
     CommandSpec spec;
 
+    private final WaitingClock clock = WaitingClock.system();
+
     @Override
-    public Integer call() throws InterruptedException {
+    public Integer call() throws InterruptedException, IOException {
         if (names.equals(List.of("list"))) {
             Figure.ALL.forEach(id -> System.out.println(
                     id + ": " + Figure.of(id.paper(), id.figure()).title()));
@@ -66,22 +93,48 @@ final class ReproduceCommand implements Callable<Integer> {
         }
         List<Figure> figures = figures();
         List<Fidelity> chosen = fidelities.stream().map(Fidelity::of).distinct().toList();
-        Clock clock = Clock.system();
+        Selection selection = selection();
+        OutputFile.check("--output", output.resolve("index.html"));
+        switch (place) {
+            case SIMULATE -> {
+                long start = clock.nanos();
+                List<Reproduction> reproductions = Reproduction.simulate(
+                        figures,
+                        chosen,
+                        selection,
+                        Runtime.getRuntime().availableProcessors(),
+                        ReproduceCommand::print);
+                write(reproductions, MachineProbe.machine(), start, List.of());
+            }
+            case GPU -> execute(LocalMachine.Device.GPU, figures, chosen, selection);
+            case CPU -> execute(LocalMachine.Device.CPU, figures, chosen, selection);
+        }
+        return 0;
+    }
+
+    private void execute(LocalMachine.Device device, List<Figure> figures, List<Fidelity> chosen, Selection selection)
+            throws InterruptedException, IOException {
         long start = clock.nanos();
-        List<Reproduction> reproductions = Reproduction.simulate(
-                figures,
-                chosen,
-                Runtime.getRuntime().availableProcessors(),
-                reproduction -> reproduction
-                        .verdicts()
-                        .forEach(verdict ->
-                                System.out.println(reproduction.figure().id() + ", "
-                                        + verdict.fidelity().flag() + ": "
-                                        + verdict.claim().words() + ": "
-                                        + verdict.because())));
+        try (LocalMachine machine = LocalMachine.of(device)) {
+            Execution execution = Execution.of(figures, chosen, selection, machine, clock);
+            execution.leftOut().forEach(line -> System.out.println("left out: " + line));
+            List<Reproduction> reproductions =
+                    execution.run(System.out::println, Terminal.standardError()::count, ReproduceCommand::print);
+            write(reproductions, machine.describe(), start, execution.leftOut());
+        }
+    }
+
+    private static void print(Reproduction reproduction) {
+        reproduction
+                .verdicts()
+                .forEach(verdict -> System.out.println(reproduction.figure().id() + ", "
+                        + verdict.fidelity().flag() + ": " + verdict.claim().words() + ": " + verdict.because()));
+    }
+
+    private void write(List<Reproduction> reproductions, String machine, long start, List<String> leftOut) {
         Circumstances circumstances = new Circumstances(
                 BenchReport.commit(),
-                MachineProbe.machine(),
+                machine,
                 "./tandem "
                         + String.join(" ", spec.commandLine().getParseResult().originalArgs()),
                 BenchReport.now(),
@@ -92,9 +145,17 @@ final class ReproduceCommand implements Callable<Integer> {
                                 .map(Duration::toMillis)
                                 .orElse(0L)
                         / 1e3);
-        new ReproductionReport(reproductions, circumstances).write(output);
+        new ReproductionReport(reproductions, circumstances, leftOut).write(output);
         System.out.println("Written: " + output.resolve("index.html"));
-        return 0;
+    }
+
+    /** @throws ConfigurationException when options that are of one figure are given with all */
+    private Selection selection() {
+        if (names.equals(List.of("all")) && !(part.panels.isEmpty() && part.x.isEmpty())) {
+            throw new ConfigurationException(
+                    "--panel and --x are of one figure; name it in place of all, or leave them out");
+        }
+        return part.selection();
     }
 
     private List<Figure> figures() {

@@ -4,17 +4,12 @@ import dev.tandem.bench.Workload.Lengths;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.loop.Engine;
-import dev.tandem.engine.request.Request;
-import dev.tandem.engine.request.SamplingParams;
-import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.request.TokenSink;
 import java.util.LinkedHashMap;
 import java.util.Locale;
 import java.util.Map;
-import java.util.SplittableRandom;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import org.jspecify.annotations.Nullable;
 
@@ -25,8 +20,6 @@ import org.jspecify.annotations.Nullable;
  * <p>Owned by: the thread that measures.
  */
 public final class ThroughputRun {
-    private static final int FIRST_TOKEN_ID = 3;
-
     /** Receives the progress of a run. */
     public interface Progress {
         /** {@code done} of {@code total} of the phase {@code what} are done; called from any thread. */
@@ -38,15 +31,8 @@ public final class ThroughputRun {
     private final Clock clock;
     private final Workload workload;
     private final long seed;
-    private final SplittableRandom random;
-    /** The tokens with which all prompts of the workload begin. */
-    private final int[] sharedPrompt;
-
+    private final RandomRequests source;
     private final Progress progress;
-    /** Requests that were shortened to fit the context. */
-    private final AtomicInteger cut = new AtomicInteger();
-
-    private final AtomicInteger ids = new AtomicInteger();
     /** The first failure of a request; null while there is none. */
     private final AtomicReference<@Nullable String> failure = new AtomicReference<>();
 
@@ -62,10 +48,7 @@ public final class ThroughputRun {
         this.clock = clock;
         this.workload = workload;
         this.seed = seed;
-        this.random = new SplittableRandom(seed);
-        this.sharedPrompt = new SplittableRandom(seed + 1)
-                .ints(workload.sharedPrompt(), FIRST_TOKEN_ID, engine.limits().vocabulary())
-                .toArray();
+        this.source = RandomRequests.of(engine, "bench", workload, seed);
         this.progress = progress;
     }
 
@@ -93,7 +76,7 @@ public final class ThroughputRun {
         double seconds = (clock.nanos() - start) / 1e9;
         throwIfFailed();
         Map<String, Object> result = describe(recorder.snapshot(), seconds);
-        result.put("cut_to_context", cut.get());
+        result.put("cut_to_context", source.cut());
         result.put("requests", requests);
         result.put("window", "run");
         return result;
@@ -122,7 +105,7 @@ public final class ThroughputRun {
         loop.stop();
         throwIfFailed();
         Map<String, Object> result = steadyWindow(counts, all, firstRate, workload);
-        result.put("cut_to_context", cut.get());
+        result.put("cut_to_context", source.cut());
         result.put("requests", first.count());
         result.put("in_progress", first.inProgress());
         return result;
@@ -168,26 +151,7 @@ public final class ThroughputRun {
     }
 
     private void submit(Lengths lengths, TokenSink sink) {
-        int context = engine.config().contextTokens();
-        int prompt = Math.min(lengths.prompt(), context - 1);
-        if (lengths.prompt() + lengths.output() > context) {
-            cut.incrementAndGet();
-        }
-        int[] tokens;
-        synchronized (random) {
-            tokens = random.ints(prompt, FIRST_TOKEN_ID, engine.limits().vocabulary())
-                    .toArray();
-        }
-        if (prompt > sharedPrompt.length) { // else it is of the warm-up
-            System.arraycopy(sharedPrompt, 0, tokens, 0, sharedPrompt.length);
-        }
-        SamplingParams sampling = SamplingParams.builder()
-                .temperature(0)
-                .maxTokens(Math.max(1, Math.min(lengths.output(), context - prompt)))
-                .ignoreEos(true)
-                .build();
-        String id = "bench-" + ids.getAndIncrement();
-        engine.submit(new Request(id, tokens, sampling, 0, TextDecoder.none(), sink));
+        engine.submit(source.request(lengths, sink));
     }
 
     private void throwIfFailed() {

@@ -12,4 +12,11 @@ import dev.tandem.engine.strategy.Fidelity;
  * @param x horizontal value; in a figure of percentiles the first of them
  * @param seed of lengths and arrivals
  */
-public record Cell(Figure figure, String panel, String system, Fidelity fidelity, double x, long seed) {}
+public record Cell(Figure figure, String panel, String system, Fidelity fidelity, double x, long seed) {
+    /** The cell in messages. */
+    @Override
+    public String toString() {
+        return figure.id() + ", " + panel + "/" + system + ", " + fidelity.flag() + ", x " + Numbers.text(x) + ", seed "
+                + seed;
+    }
+}

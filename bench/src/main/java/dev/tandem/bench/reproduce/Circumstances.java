@@ -8,7 +8,7 @@ import java.util.Map;
  * How a reproduction was made.
  *
  * @param commit of the build
- * @param machine that simulated
+ * @param machine that simulated or executed
  * @param command exactly as given
  * @param time of its end, in UTC
  * @param seconds from its start to its end
@@ -32,7 +32,7 @@ public record Circumstances(
     String words() {
         return String.format(
                 Locale.ROOT,
-                "Commit %s, simulated on %s until %s: %.0f s, with %.0f s of CPU time.",
+                "Commit %s, run on %s until %s: %.0f s, with %.0f s of CPU time.",
                 commit,
                 machine,
                 time,

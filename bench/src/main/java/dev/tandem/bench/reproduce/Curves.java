@@ -38,11 +38,17 @@ record Curves(boolean moreIsBetter, Map<CurveName, NavigableMap<Double, Double>>
             case Quantity.MinGain gain -> Estimate.of(min(within(gains(gain.of(), gain.to()), gain.range())));
             case Quantity.Rise rise -> {
                 NavigableMap<Double, Double> gains = gains(rise.of(), rise.to());
-                yield Estimate.of(max(gains.values()) / gains.firstEntry().getValue());
+                yield Estimate.of(
+                        gains.isEmpty()
+                                ? Double.NaN
+                                : max(gains.values()) / gains.firstEntry().getValue());
             }
             case Quantity.Fall fall -> {
                 NavigableMap<Double, Double> gains = gains(fall.of(), fall.to());
-                yield Estimate.of(max(gains.values()) / gains.lastEntry().getValue());
+                yield Estimate.of(
+                        gains.isEmpty()
+                                ? Double.NaN
+                                : max(gains.values()) / gains.lastEntry().getValue());
             }
             case Quantity.GainSpread spread -> {
                 List<Double> gains = within(gains(spread.of(), spread.to()), spread.range());

@@ -1,5 +1,6 @@
 package dev.tandem.bench.reproduce;
 
+import dev.tandem.bench.reproduce.Quantity.CurveName;
 import dev.tandem.engine.config.ConfigurationException;
 import java.io.IOException;
 import java.io.InputStream;
@@ -84,6 +85,22 @@ public record Figure(
         }
         String file = id.file() + ".json";
         return FigureReader.read(resource(file), file);
+    }
+
+    /** This figure with other panels, and the claims whose curves these have. */
+    Figure withPanels(List<Panel> others) {
+        List<CurveName> curves = others.stream()
+                .flatMap(panel -> panel.systems().stream().map(system -> new CurveName(panel.name(), system.name())))
+                .toList();
+        List<Claim> kept = claims.stream()
+                .filter(claim -> curves.containsAll(claim.quantity().curves()))
+                .toList();
+        return new Figure(id, title, experiment, others, seeds, kept, differences);
+    }
+
+    /** This figure with other seeds. */
+    Figure withSeeds(List<Long> others) {
+        return new Figure(id, title, experiment, panels, others, claims, differences);
     }
 
     /** The panel of that name. */

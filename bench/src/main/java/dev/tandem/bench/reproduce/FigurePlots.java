@@ -39,8 +39,7 @@ record FigurePlots(Reproduction reproduction) {
                 .filter(mark -> Double.isNaN(mark.x()) || Double.isNaN(mark.y()))
                 .forEach(mark -> curves.add(line(mark, lastX, latency ? Math.min(MAX_LATENCY, lastY) : lastY)));
         return new Plot(
-                reproduction.figure().id() + ": " + panel.setting().hardware() + ", "
-                        + panel.setting().model(),
+                title(panel),
                 Axis.linear(experiment.horizontal()),
                 latency ? vertical.upTo(MAX_LATENCY) : vertical,
                 curves,
@@ -48,6 +47,18 @@ record FigurePlots(Reproduction reproduction) {
                         .filter(mark -> !Double.isNaN(mark.x()) && !Double.isNaN(mark.y()))
                         .map(mark -> new Mark(mark.label(), mark.x(), mark.y()))
                         .toList());
+    }
+
+    /** Names the machine of the points. */
+    private String title(Panel panel) {
+        String figure = reproduction.figure().id() + ": ";
+        return switch (reproduction.origin()) {
+            case Origin.Simulated _ ->
+                figure + panel.setting().hardware() + ", " + panel.setting().model();
+            case Origin.Executed executed ->
+                figure + "limits of " + panel.name() + " on " + executed.machine() + ", "
+                        + panel.setting().model();
+        };
     }
 
     private static double last(Stream<Double> values) {

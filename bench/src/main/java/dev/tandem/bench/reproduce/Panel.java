@@ -1,5 +1,6 @@
 package dev.tandem.bench.reproduce;
 
+import dev.tandem.bench.hardware.ModelShape;
 import java.util.List;
 
 /**
@@ -32,7 +33,29 @@ public record Panel(
      * @param maxRequests that run at the same time
      */
     public record Setting(
-            String model, String hardware, int gpuBlocks, long hostBytes, int maxBatchTokens, int maxRequests) {}
+            String model, String hardware, int gpuBlocks, long hostBytes, int maxBatchTokens, int maxRequests) {
+        /** Tokens of a KV block in GPU memory. */
+        static final int BLOCK_TOKENS = 16;
+
+        /** The model's {@code config.json}. */
+        public String modelConfig() {
+            return Figure.resource(modelFile());
+        }
+
+        /** The sizes of the model. */
+        public ModelShape shape() {
+            return ModelShape.read(modelConfig(), modelFile());
+        }
+
+        private String modelFile() {
+            return "models/" + model + ".json";
+        }
+
+        /** Max tokens of a request: whole prompts must fit into a step, and requests into the pool. */
+        public int contextTokens() {
+            return Math.min(maxBatchTokens, gpuBlocks * BLOCK_TOKENS);
+        }
+    }
 
     /**
      * A system under comparison.
@@ -52,6 +75,11 @@ public record Panel(
      * @param y NaN where the text names none; in a figure of relative throughput a ratio
      */
     public record Mark(String label, double x, double y) {}
+
+    /** This panel with other systems. */
+    Panel withSystems(List<ComparedSystem> others) {
+        return new Panel(name, setting, workload, requests, rate, others, marks);
+    }
 
     /** The system of that name. */
     public ComparedSystem system(String name) {

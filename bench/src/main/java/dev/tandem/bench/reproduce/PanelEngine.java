@@ -28,7 +28,6 @@ import java.util.Set;
  * @param model of the panel
  */
 record PanelEngine(Panel panel, ComparedSystem system, Fidelity fidelity, Profile profile, ModelShape model) {
-    private static final int BLOCK_TOKENS = 16;
     private static final int HOST_BLOCK_TOKENS = 64;
     /** Slots per layer and in-flight tokens of the CUDA executor, for host tokens that are spread over the layers. */
     private static final int SPREAD_SLOTS = 64;
@@ -61,9 +60,14 @@ record PanelEngine(Panel panel, ComparedSystem system, Fidelity fidelity, Profil
     }
 
     /** Rules of the fidelity; a paper's strategy of which Tandem made nothing else keeps the printed ones. */
-    private static Deviations deviations(ComparedSystem system, Fidelity fidelity) {
+    static Deviations deviations(ComparedSystem system, Fidelity fidelity) {
         boolean papersOwn = strategy(system, fidelity).fidelity() == Fidelity.PRINTED;
         return Deviations.of(papersOwn && fidelity == Fidelity.TANDEM ? Fidelity.PRINTED : fidelity);
+    }
+
+    /** What happens to the KV of preempted sequences: without a host tier there is no place for it. */
+    static Preemption preemption(Strategy strategy) {
+        return strategy.offloads() ? Preemption.SWAP : Preemption.RECOMPUTE;
     }
 
     /** An engine whose requests draw from a seed. */
@@ -73,13 +77,13 @@ record PanelEngine(Panel panel, ComparedSystem system, Fidelity fidelity, Profil
         Setting setting = panel.setting();
         Budget budget = new Budget(setting.maxBatchTokens(), setting.maxRequests(), setting.maxBatchTokens());
         Strategy.Options options = Strategy.Options.builder(budget)
-                .preemption(strategy.offloads() ? Preemption.SWAP : Preemption.RECOMPUTE)
+                .preemption(preemption(strategy))
                 .deviations(deviations(system, fidelity))
                 .queueBypasses(QUEUE_BYPASSES)
                 .inFlight(InFlightLimits.of(limits))
                 .piggybackedTokens(limits.piggybackedTokens())
                 .build();
-        int context = Math.min(setting.maxBatchTokens(), limits.gpuBlocks() * BLOCK_TOKENS);
+        int context = Math.min(setting.maxBatchTokens(), limits.gpuBlocks() * Setting.BLOCK_TOKENS);
         EngineConfig config = new EngineConfig(budget, Set.of(), context, Integer.MAX_VALUE, seed);
         strategy.check(limits, context);
         return SimulatedEngine.of(profile, limits, config, strategy, false, options);
@@ -101,7 +105,7 @@ record PanelEngine(Panel panel, ComparedSystem system, Fidelity fidelity, Profil
         return ExecutorLimits.builder()
                 .vocabulary(model.vocabulary())
                 .contextTokens(setting.maxBatchTokens())
-                .blockTokens(BLOCK_TOKENS)
+                .blockTokens(Setting.BLOCK_TOKENS)
                 .hostBlockTokens(HOST_BLOCK_TOKENS)
                 .gpuBlocks(hybrid && !borrows ? setting.gpuBlocks() * layers / (layers + 1) : setting.gpuBlocks())
                 .stagesPrefills(borrows)

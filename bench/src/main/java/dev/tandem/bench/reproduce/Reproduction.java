@@ -1,5 +1,6 @@
 package dev.tandem.bench.reproduce;
 
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.strategy.Fidelity;
 import java.util.ArrayList;
 import java.util.List;
@@ -16,36 +17,46 @@ import java.util.stream.Stream;
  * @param figure the figure
  * @param points of all fidelities and seeds
  * @param verdicts of each claim, per fidelity
+ * @param origin what computed the points
  */
-public record Reproduction(Figure figure, List<Point> points, List<Verdict> verdicts) {
+public record Reproduction(Figure figure, List<Point> points, List<Verdict> verdicts, Origin origin) {
     /**
      * Simulates figures, with a number of cells at a time. Equal figures give equal points.
      *
+     * @param selection the part of each figure that is simulated
      * @param threads cells that run at a time
      * @param progress receives each figure that is done, on the calling thread
      * @throws InterruptedException if the calling thread is interrupted; cells that run then end first
      */
     public static List<Reproduction> simulate(
-            List<Figure> figures, List<Fidelity> fidelities, int threads, Consumer<Reproduction> progress)
+            List<Figure> figures,
+            List<Fidelity> fidelities,
+            Selection selection,
+            int threads,
+            Consumer<Reproduction> progress)
             throws InterruptedException {
+        List<Figure> selected = figures.stream().map(selection::of).toList();
         try (ExecutorService pool = Executors.newFixedThreadPool(threads)) {
-            List<List<Future<List<Point>>>> running = figures.stream()
+            List<List<Future<List<Point>>>> running = selected.stream()
                     .map(figure -> cells(figure, fidelities)
-                            .map(cell -> pool.submit(() -> new CellSimulation(cell).run()))
+                            .map(cell -> pool.submit(() -> new CellRun(cell, new SimulatedCell(cell)).points()))
                             .toList())
                     .toList();
             List<Reproduction> reproductions = new ArrayList<>();
             try {
-                for (int i = 0; i < figures.size(); i++) {
+                for (int i = 0; i < selected.size(); i++) {
                     List<Point> points = new ArrayList<>();
                     for (Future<List<Point>> cell : running.get(i)) {
                         points.addAll(cell.get());
                     }
-                    Reproduction done = of(figures.get(i), fidelities, points);
+                    Reproduction done = of(selected.get(i), fidelities, points, new Origin.Simulated(selection));
                     reproductions.add(done);
                     progress.accept(done);
                 }
             } catch (ExecutionException e) {
+                if (e.getCause() instanceof ConfigurationException wrong) {
+                    throw wrong;
+                }
                 throw new IllegalStateException("a simulated cell has failed", e.getCause());
             } finally {
                 pool.shutdownNow();
@@ -55,7 +66,7 @@ public record Reproduction(Figure figure, List<Point> points, List<Verdict> verd
     }
 
     /** The cells of a figure. Percentiles are all of one run. */
-    private static Stream<Cell> cells(Figure figure, List<Fidelity> fidelities) {
+    static Stream<Cell> cells(Figure figure, List<Fidelity> fidelities) {
         return fidelities.stream()
                 .flatMap(fidelity -> figure.panels().stream()
                         .flatMap(panel -> panel.systems().stream()
@@ -69,7 +80,7 @@ public record Reproduction(Figure figure, List<Point> points, List<Verdict> verd
                                                         figure, panel.name(), system.name(), fidelity, x, seed))))));
     }
 
-    static Reproduction of(Figure figure, List<Fidelity> fidelities, List<Point> points) {
+    static Reproduction of(Figure figure, List<Fidelity> fidelities, List<Point> points, Origin origin) {
         List<Verdict> verdicts = new ArrayList<>();
         for (Fidelity fidelity : fidelities) {
             List<Curves> seeds = figure.seeds().stream()
@@ -80,9 +91,9 @@ public record Reproduction(Figure figure, List<Point> points, List<Verdict> verd
                                             && point.cell().seed() == seed)
                                     .toList()))
                     .toList();
-            figure.claims().forEach(claim -> verdicts.add(Verdict.of(claim, fidelity, seeds)));
+            figure.claims().forEach(claim -> verdicts.add(Verdict.of(claim, fidelity, seeds, origin)));
         }
-        return new Reproduction(figure, List.copyOf(points), List.copyOf(verdicts));
+        return new Reproduction(figure, List.copyOf(points), List.copyOf(verdicts), origin);
     }
 
     /** The fidelities that were run, in their order. */

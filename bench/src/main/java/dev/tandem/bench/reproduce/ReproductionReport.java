@@ -13,16 +13,18 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
+import org.jspecify.annotations.Nullable;
 import tools.jackson.databind.ObjectMapper;
 
 /**
  * Writes reproductions into a folder: {@code index.html} with a verdict per claim, one SVG file per panel,
  * {@code points.jsonl} and {@code verdicts.jsonl}.
  *
- * @param reproductions in the order of the report
+ * @param reproductions in the order of the report, at least one, all of one origin
  * @param circumstances of the run
+ * @param leftOut a line per panel or system that was left out, with the reason
  */
-public record ReproductionReport(List<Reproduction> reproductions, Circumstances circumstances) {
+public record ReproductionReport(List<Reproduction> reproductions, Circumstances circumstances, List<String> leftOut) {
     private static final ObjectMapper JSON = new ObjectMapper();
     /**
      * Writes all files; files of the same name are replaced.
@@ -35,10 +37,10 @@ public record ReproductionReport(List<Reproduction> reproductions, Circumstances
             Files.createDirectories(folder);
             List<String> points = new ArrayList<>();
             List<String> verdicts = new ArrayList<>();
-            HtmlPage page = new HtmlPage("Figures of NEO and APEX, simulated by Tandem");
-            page.paragraph("The real scheduler runs over an executor that only counts time. Curves are means over the"
-                    + " seeds, and bands are their range. Marks, and lines without dots of a system, are numbers that"
-                    + " the papers print.");
+            HtmlPage page = new HtmlPage(title());
+            introduction().forEach(page::paragraph);
+            page.paragraph("Curves are means over the seeds, and bands are their range. Marks, and lines without dots"
+                    + " of a system, are numbers that the papers print.");
             page.command(circumstances.command()).paragraph(circumstances.words());
             summary(page);
             for (Reproduction reproduction : reproductions) {
@@ -46,10 +48,10 @@ public record ReproductionReport(List<Reproduction> reproductions, Circumstances
                 for (Panel panel : reproduction.figure().panels()) {
                     Plot plot = new FigurePlots(reproduction).plot(panel);
                     Files.writeString(folder.resolve(file(reproduction, panel)), plot.svg());
-                    page.plot(plot).paragraph(machine(panel));
+                    page.plot(plot).paragraph(machine(reproduction, panel));
                 }
                 verdicts(page, reproduction);
-                reproduction.points().forEach(point -> points.add(json(line(point))));
+                reproduction.points().forEach(point -> points.add(json(line(reproduction, point))));
                 reproduction.verdicts().forEach(verdict -> verdicts.add(json(line(reproduction.figure(), verdict))));
             }
             Files.writeString(folder.resolve("index.html"), page.html());
@@ -61,21 +63,56 @@ public record ReproductionReport(List<Reproduction> reproductions, Circumstances
         }
     }
 
+    private Origin origin() {
+        return reproductions.getFirst().origin();
+    }
+
+    private String title() {
+        return switch (origin()) {
+            case Origin.Simulated _ -> "Figures of NEO and APEX, simulated by Tandem";
+            case Origin.Executed executed -> "Figures of NEO and APEX, executed by Tandem on " + executed.machine();
+        };
+    }
+
+    /** What ran, and what the numbers are not. */
+    private List<String> introduction() {
+        List<String> sentences = new ArrayList<>();
+        switch (origin()) {
+            case Origin.Simulated simulated -> {
+                sentences.add("The real scheduler runs over an executor that only counts time.");
+                if (!simulated.selection().isWhole()) {
+                    sentences.add("Only a part of each figure ran, so there are numbers and no verdicts.");
+                }
+            }
+            case Origin.Executed executed -> {
+                sentences.add("The model ran with random weights on " + executed.machine() + ", with the limits of each"
+                        + " panel. That is not the machine of the papers, so there are numbers and no verdicts.");
+                if (!executed.selection().isWhole()) {
+                    sentences.add("Only a part of each figure ran:"
+                            + executed.selection().options() + ".");
+                }
+            }
+        }
+        if (!leftOut.isEmpty()) {
+            sentences.add("Left out: " + String.join("; ", leftOut) + ".");
+        }
+        return sentences;
+    }
+
     private static String file(Reproduction reproduction, Panel panel) {
         return reproduction.figure().id().file() + "-" + panel.name().replace(' ', '-') + ".svg";
     }
 
     private void summary(HtmlPage page) {
         List<String> head = new ArrayList<>(List.of("figure", "fidelity"));
-        for (Verdict.Outcome outcome : Verdict.Outcome.values()) {
-            head.add(outcome.words());
-        }
+        List<Verdict.Outcome> outcomes = Verdict.Outcome.of(origin());
+        outcomes.forEach(outcome -> head.add(outcome.words()));
         List<List<String>> rows = new ArrayList<>();
         for (Reproduction reproduction : reproductions) {
             for (Fidelity fidelity : reproduction.fidelities()) {
                 List<String> row =
                         new ArrayList<>(List.of(reproduction.figure().id().toString(), fidelity.flag()));
-                for (Verdict.Outcome outcome : Verdict.Outcome.values()) {
+                for (Verdict.Outcome outcome : outcomes) {
                     row.add(String.valueOf(reproduction.verdicts().stream()
                             .filter(verdict -> verdict.fidelity() == fidelity && verdict.outcome() == outcome)
                             .count()));
@@ -92,7 +129,8 @@ public record ReproductionReport(List<Reproduction> reproductions, Circumstances
                 reproduction.fidelities().stream().map(Fidelity::flag).collect(Collectors.joining(","));
         page.heading(figure.id().toString())
                 .paragraph(figure.title())
-                .command("./tandem reproduce " + figure.id() + " --fidelity " + fidelities);
+                .command("./tandem reproduce " + figure.id() + " --fidelity " + fidelities
+                        + reproduction.origin().options());
     }
 
     private static void verdicts(HtmlPage page, Reproduction reproduction) {
@@ -114,14 +152,22 @@ public record ReproductionReport(List<Reproduction> reproductions, Circumstances
         return Character.isDigit(claim.section().charAt(0)) ? "§" + claim.section() : claim.section();
     }
 
-    private static String machine(Panel panel) {
-        return panel.name() + ": " + panel.setting().hardware() + ", "
-                + Hardware.named(panel.setting().hardware()).describeProvenance();
+    /** The machine of a panel's points: the paper's, or the one at hand. */
+    private static String machine(Reproduction reproduction, Panel panel) {
+        String named = panel.setting().hardware();
+        return switch (reproduction.origin()) {
+            case Origin.Simulated _ ->
+                panel.name() + ": " + named + ", " + Hardware.named(named).describeProvenance();
+            case Origin.Executed executed ->
+                panel.name() + ": " + executed.machine() + ", with "
+                        + panel.setting().gpuBlocks() + " KV blocks; not " + named + ", the machine of the paper";
+        };
     }
 
-    private static Map<String, Object> line(Point point) {
+    private static Map<String, Object> line(Reproduction reproduction, Point point) {
         Cell cell = point.cell();
         Panel panel = cell.figure().panel(cell.panel());
+        boolean simulated = reproduction.origin() instanceof Origin.Simulated;
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("paper", cell.figure().id().paper());
         line.put("figure", cell.figure().id().figure());
@@ -132,7 +178,7 @@ public record ReproductionReport(List<Reproduction> reproductions, Circumstances
                 PanelEngine.strategy(panel.system(cell.system()), cell.fidelity())
                         .flag());
         line.put("fidelity", cell.fidelity().flag());
-        line.put("machine", "simulated: " + machine(panel));
+        line.put("machine", (simulated ? "simulated: " : "executed: ") + machine(reproduction, panel));
         line.put("model", panel.setting().model());
         line.put("workload", panel.workload());
         line.put("seed", cell.seed());
@@ -153,9 +199,9 @@ public record ReproductionReport(List<Reproduction> reproductions, Circumstances
                 "printed",
                 Double.isNaN(verdict.claim().printed()) ? null : verdict.claim().printed());
         Estimate mean = verdict.mean();
-        line.put("mean", mean.known() ? mean.low() : null);
-        line.put("min", verdict.min());
-        line.put("max", Double.isInfinite(verdict.max()) ? null : verdict.max());
+        line.put("mean", mean.known() ? finite(mean.low()) : null);
+        line.put("min", finite(verdict.min()));
+        line.put("max", finite(verdict.max()));
         line.put("verdict", verdict.outcome().words());
         line.put("because", verdict.because());
         line.put(
@@ -163,6 +209,10 @@ public record ReproductionReport(List<Reproduction> reproductions, Circumstances
                 verdict.reason().map(reason -> reason.basis().key()).orElse(null));
         line.putAll(circumstances.fields());
         return line;
+    }
+
+    private static @Nullable Double finite(double number) {
+        return Double.isFinite(number) ? number : null;
     }
 
     private static String json(Map<String, Object> line) {

@@ -10,14 +10,12 @@ import dev.tandem.engine.cost.CostModel;
  * @param decodeFraction rho_t: fraction of decode steps in the time of the GPU alone
  */
 record SpeedupFormula(double computeRatio, double decodeFraction) {
-    private static final int BLOCK_TOKENS = 16;
-
     /** The factors for a panel's pool and a workload. */
     static SpeedupFormula of(CostModel cost, Panel panel, Workload workload) {
         double prompt = workload.meanPrompt();
         double output = prompt / workload.promptFraction();
         double context = workload.meanTokensHeld();
-        int batch = Math.max(1, (int) (panel.setting().gpuBlocks() * BLOCK_TOKENS / context));
+        int batch = Math.max(1, (int) (panel.setting().gpuBlocks() * Panel.Setting.BLOCK_TOKENS / context));
         long tokens = Math.round(batch * context);
         double decode = output / batch * (cost.linear(batch) + cost.gpuAttention(tokens));
         double prefill =

@@ -17,12 +17,30 @@ public record Verdict(Claim claim, Fidelity fidelity, Outcome outcome, List<Esti
     public enum Outcome {
         REPRODUCED("reproduced"),
         DIRECTION_ONLY("direction only"),
-        NOT_REPRODUCED("not reproduced");
+        NOT_REPRODUCED("not reproduced"),
+        /** The figure ran on another machine than the paper's: there is a number, and no verdict. */
+        MEASURED_HERE("measured here"),
+        /** Only a part of the figure was simulated: there is a number, and no verdict. */
+        PART_SIMULATED("part simulated");
 
         private final String words;
 
         Outcome(String words) {
             this.words = words;
+        }
+
+        /** Whether it says how far the claim is reproduced. */
+        public boolean isVerdict() {
+            return this == REPRODUCED || this == DIRECTION_ONLY || this == NOT_REPRODUCED;
+        }
+
+        /** The outcomes that points of an origin can have. */
+        static List<Outcome> of(Origin origin) {
+            return switch (origin) {
+                case Origin.Executed _ -> List.of(MEASURED_HERE);
+                case Origin.Simulated simulated when !simulated.selection().isWhole() -> List.of(PART_SIMULATED);
+                case Origin.Simulated _ -> List.of(REPRODUCED, DIRECTION_ONLY, NOT_REPRODUCED);
+            };
         }
 
         /** The outcome in reports. */
@@ -36,15 +54,23 @@ public record Verdict(Claim claim, Fidelity fidelity, Outcome outcome, List<Esti
      * contain both.
      *
      * @param curves of at least one seed
+     * @param origin what computed them; only a whole figure with the paper's machine has a verdict
      */
-    static Verdict of(Claim claim, Fidelity fidelity, List<Curves> curves) {
+    static Verdict of(Claim claim, Fidelity fidelity, List<Curves> curves, Origin origin) {
         List<Estimate> seeds =
                 curves.stream().map(seed -> seed.value(claim.quantity())).toList();
         Estimate mean = Estimate.mean(seeds);
-        Outcome outcome = mean.within(claim.holds())
+        return new Verdict(claim, fidelity, outcome(claim, mean, origin), seeds);
+    }
+
+    private static Outcome outcome(Claim claim, Estimate mean, Origin origin) {
+        List<Outcome> possible = Outcome.of(origin);
+        if (possible.size() == 1) {
+            return possible.getFirst();
+        }
+        return mean.within(claim.holds())
                 ? Outcome.REPRODUCED
                 : mean.within(claim.direction()) ? Outcome.DIRECTION_ONLY : Outcome.NOT_REPRODUCED;
-        return new Verdict(claim, fidelity, outcome, seeds);
     }
 
     /** The mean over the seeds. */
@@ -62,18 +88,31 @@ public record Verdict(Claim claim, Fidelity fidelity, Outcome outcome, List<Esti
         return seeds.stream().mapToDouble(Estimate::high).max().orElseThrow();
     }
 
-    /** The recorded reason; empty for a reproduced claim, which needs none. */
+    /** The recorded reason; empty for a reproduced claim, which needs none, and without a verdict. */
     Optional<Reason> reason() {
-        return outcome == Outcome.REPRODUCED ? Optional.empty() : claim.reason(fidelity);
+        return outcome == Outcome.REPRODUCED || !outcome.isVerdict() ? Optional.empty() : claim.reason(fidelity);
     }
 
     /** The outcome, its reason, and the numbers that it follows from, in one line. */
     public String because() {
-        return outcome.words() + why() + ": " + numbers() + outdated();
+        return outcome.words() + why() + ": " + numbers() + outdated() + here();
+    }
+
+    /** A claim without a printed number is one of shape or order, which another machine can have as well. */
+    private String here() {
+        if (outcome != Outcome.MEASURED_HERE || !Double.isNaN(claim.printed()) || isUnmeasured()) {
+            return "";
+        }
+        return "; on this machine that " + (mean().within(claim.holds()) ? "holds" : "does not hold");
+    }
+
+    /** Whether the run has no point for the claim's quantity. */
+    private boolean isUnmeasured() {
+        return Double.isNaN(mean().low());
     }
 
     private String why() {
-        if (outcome == Outcome.REPRODUCED) {
+        if (outcome == Outcome.REPRODUCED || !outcome.isVerdict()) {
             return "";
         }
         return reason().map(reason ->
@@ -101,6 +140,9 @@ public record Verdict(Claim claim, Fidelity fidelity, Outcome outcome, List<Esti
 
     private String ours() {
         Estimate mean = mean();
+        if (isUnmeasured()) {
+            return "is not known, because this run has no point for it";
+        }
         if (mean.known()) {
             return "is " + Numbers.text(mean.low())
                     + (min() == max() ? "" : " (seeds: " + Numbers.text(min()) + " to " + Numbers.text(max()) + ")");

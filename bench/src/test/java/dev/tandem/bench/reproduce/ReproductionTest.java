@@ -27,6 +27,8 @@ class ReproductionTest {
     private static final CurveName BASE = new CurveName("t4", "vllm");
     private static final Band ALL = new Band(Double.NEGATIVE_INFINITY, Double.POSITIVE_INFINITY);
 
+    private static final Origin WHOLE = new Origin.Simulated(Selection.WHOLE);
+
     private static Curves throughput() {
         return new Curves(
                 true,
@@ -77,7 +79,7 @@ class ReproductionTest {
 
     private static Verdict verdict(Quantity quantity, Band holds, Curves... seeds) {
         Claim claim = new Claim("saturates", "5", Double.NaN, quantity, holds, new Band(1, 9), List.of());
-        return Verdict.of(claim, Fidelity.PRINTED, List.of(seeds));
+        return Verdict.of(claim, Fidelity.PRINTED, List.of(seeds), WHOLE);
     }
 
     @Test
@@ -119,7 +121,7 @@ class ReproductionTest {
     /** Ours is 3, and the paper prints 2. */
     private static Verdict verdict(Fidelity fidelity, Band holds, List<Reason> reasons) {
         Claim claim = new Claim("twice", "5", 2, new Quantity.Gain(OURS, BASE, 2), holds, new Band(1, 9), reasons);
-        return Verdict.of(claim, fidelity, List.of(throughput()));
+        return Verdict.of(claim, fidelity, List.of(throughput()), WHOLE);
     }
 
     @Test
@@ -183,7 +185,7 @@ class ReproductionTest {
     }
 
     private static Reproduction simulate(Figure figure, Fidelity fidelity) throws InterruptedException {
-        return Reproduction.simulate(List.of(figure), List.of(fidelity), 2, reproduction -> {})
+        return Reproduction.simulate(List.of(figure), List.of(fidelity), Selection.WHOLE, 2, reproduction -> {})
                 .getFirst();
     }
 
@@ -233,7 +235,9 @@ class ReproductionTest {
 
         List<Reproduction> done = List.of(simulate(figure, Fidelity.ARTIFACT));
         new ReproductionReport(
-                        done, new Circumstances("abc1234", "two cores", "./tandem reproduce all", "now", 61.4, 90))
+                        done,
+                        new Circumstances("abc1234", "two cores", "./tandem reproduce all", "now", 61.4, 90),
+                        List.of())
                 .write(folder);
 
         Curves curves = Curves.of(figure.experiment(), done.getFirst().points());

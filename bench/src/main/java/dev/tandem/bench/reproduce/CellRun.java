@@ -1,11 +1,6 @@
 package dev.tandem.bench.reproduce;
 
-import dev.tandem.bench.SimulatedEngine;
-import dev.tandem.bench.SimulatedRun.OpenLoop;
-import dev.tandem.bench.Statistics;
 import dev.tandem.bench.Workload;
-import dev.tandem.bench.hardware.Hardware;
-import dev.tandem.bench.hardware.ModelShape;
 import dev.tandem.bench.load.Arrivals;
 import dev.tandem.bench.load.GoodputTargets;
 import dev.tandem.bench.load.Latencies;
@@ -13,20 +8,22 @@ import dev.tandem.bench.load.Load;
 import dev.tandem.bench.load.LoadWindow;
 import dev.tandem.bench.load.Metric;
 import dev.tandem.bench.load.RequestTimes;
+import dev.tandem.bench.reproduce.CellEngines.Measured;
 import dev.tandem.bench.reproduce.Panel.ComparedSystem;
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
-import dev.tandem.engine.cost.Profile;
 import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalDouble;
 
 /**
- * Simulates one cell: the real scheduler over the profile of the figure's machine.
+ * Runs one cell and makes its points, by what the figure measures.
  *
- * <p>Owned by: the thread that simulates the cell.
+ * <p>Owned by: the thread that runs the cell.
  */
-final class CellSimulation {
+final class CellRun {
     /** The artifact does not measure the first quarter of the requests (its script for Figure 6c). */
     private static final double WARM_UP_FRACTION = 0.25;
     /** The artifact counts throughput from 30 % to 70 % of the ends (its script for Figure 10a). */
@@ -35,41 +32,40 @@ final class CellSimulation {
     private static final double LAST_END = 0.7;
     /** Tokens of context per request in APEX Figure 3. */
     private static final int ATTENTION_CONTEXT = 1024;
-    /** Virtual time without a limit: overloaded runs end when the last request has ended. */
+    /** Time without a limit: overloaded runs end when the last request has ended. */
     private static final Duration UNBOUNDED = Duration.ofDays(365);
 
     private final Cell cell;
+    private final CellEngines engines;
     private final Panel panel;
     private final ComparedSystem system;
-    private final ModelShape model;
 
-    CellSimulation(Cell cell) {
+    CellRun(Cell cell, CellEngines engines) {
         this.cell = cell;
+        this.engines = engines;
         this.panel = cell.figure().panel(cell.panel());
         this.system = panel.system(cell.system());
-        String file = "models/" + panel.setting().model() + ".json";
-        this.model = ModelShape.read(Figure.resource(file), file);
     }
 
-    /** The points of the cell. */
-    List<Point> run() {
+    /** Runs the cell and returns its points. */
+    List<Point> points() throws InterruptedException {
         return switch (cell.figure().experiment()) {
             case LOAD_LATENCY -> {
-                OpenLoop run = load(cell.x());
+                Measured run = load(cell.x());
                 yield List.of(point(cell.x(), perToken(run).mean() / 1e3, run));
             }
             case LATENCY_PERCENTILES -> {
-                OpenLoop run = load(panel.rate());
+                Measured run = load(panel.rate());
                 yield system.x().stream()
                         .map(percent -> point(percent, perToken(run).percentile(percent) / 1e3, run))
                         .toList();
             }
             case THROUGHPUT -> {
-                OpenLoop run = atOnce(engine(system));
+                Measured run = atOnce(system);
                 yield List.of(point(cell.x(), requestsPerSecond(run), run));
             }
             case TOTAL_TOKENS -> {
-                OpenLoop run = atOnce(engine(system));
+                Measured run = atOnce(system);
                 yield List.of(point(cell.x(), run.load().rates().totalTokens(), run));
             }
             case LINEAR_SECONDS -> List.of(point(cell.x(), cost().linear((int) cell.x())));
@@ -82,47 +78,37 @@ final class CellSimulation {
         return new Point(cell, x, value, Map.of());
     }
 
-    private Point point(double x, double value, OpenLoop run) {
+    private Point point(double x, double value, Measured run) {
         Map<String, Object> details = new LinkedHashMap<>(run.load().toMap());
-        details.put("host_token_fraction", Statistics.rounded(run.hostTokenFraction()));
-        details.put("host_busy_fraction", Statistics.rounded(run.hostBusyFraction()));
-        details.put("artifact_request_throughput", artifactThroughput(run));
+        details.putAll(run.details());
+        artifactThroughput(run).ifPresent(rate -> details.put("artifact_request_throughput", rate));
         return new Point(cell, x, value, details);
     }
 
-    private static double requestsPerSecond(OpenLoop run) {
+    private static double requestsPerSecond(Measured run) {
         return run.load().rates().requests();
     }
 
-    private static Latencies perToken(OpenLoop run) {
-        return run.load().latency(Metric.LATENCY_PER_TOKEN);
+    private Latencies perToken(Measured run) {
+        Latencies latencies = run.load().latency(Metric.LATENCY_PER_TOKEN);
+        if (latencies.count() == 0) {
+            throw new ConfigurationException("no request arrived in the window of " + cell
+                    + ", which begins after a quarter of the time; raise --requests");
+        }
+        return latencies;
     }
 
-    private OpenLoop load(double rate) {
+    private Measured load(double rate) throws InterruptedException {
         Duration all = seconds(panel.requests() / rate);
         Duration warmUp = seconds(panel.requests() / rate * WARM_UP_FRACTION);
         LoadWindow window = new LoadWindow.Timed(warmUp, all.minus(warmUp), Duration.ZERO, UNBOUNDED);
         Load load = new Load(new Arrivals.Poisson(rate), window, GoodputTargets.NONE, cell.seed());
-        return complete(engine(system).open(workload(), load));
+        return engines.run(system, workload(), load);
     }
 
-    private OpenLoop atOnce(SimulatedEngine engine) {
+    private Measured atOnce(ComparedSystem of) throws InterruptedException {
         LoadWindow window = new LoadWindow.Requests(panel.requests(), UNBOUNDED);
-        return complete(
-                engine.open(workload(), new Load(new Arrivals.AtOnce(), window, GoodputTargets.NONE, cell.seed())));
-    }
-
-    /** A run of which every request has ended: a lost one would make the others look faster. */
-    private OpenLoop complete(OpenLoop run) {
-        long lost = run.requests().stream()
-                .filter(request -> !(request.outcome() instanceof RequestTimes.Outcome.Ended))
-                .count();
-        if (lost > 0) {
-            throw new IllegalStateException(lost + " of " + run.requests().size() + " simulated requests of "
-                    + cell.figure().id() + ", " + panel.name() + "/" + system.name() + " at " + Numbers.text(cell.x())
-                    + " did not end; a request may be longer than the limits of the panel");
-        }
-        return run;
+        return engines.run(of, workload(), new Load(new Arrivals.AtOnce(), window, GoodputTargets.NONE, cell.seed()));
     }
 
     private static Duration seconds(double seconds) {
@@ -134,28 +120,20 @@ final class CellSimulation {
     }
 
     /**
-     * Requests per second between two fractions of all ends, in the order of the ends, as the artifact counts. It is
-     * more than a steady rate where the host holds most of the requests: they are prefilled before the first of them
-     * ends.
+     * Requests per second between two fractions of all ends, in the order of the ends, as the artifact counts; empty
+     * where they are too few for that. It is more than a steady rate where the host holds most of the requests: they
+     * are prefilled before the first of them ends.
      */
-    private static double artifactThroughput(OpenLoop run) {
+    private static OptionalDouble artifactThroughput(Measured run) {
         long[] ends = run.requests().stream()
                 .mapToLong(RequestTimes::endedAt)
                 .sorted()
                 .toArray();
         int first = (int) Math.round(ends.length * FIRST_END);
         int last = (int) Math.round(ends.length * LAST_END);
-        return (last - first) * 1e9 / (ends[last] - ends[first]);
-    }
-
-    private SimulatedEngine engine(ComparedSystem of) {
-        return PanelEngine.of(panel, of, cell.fidelity(), profile(of), model).engine(cell.seed());
-    }
-
-    private Profile profile(ComparedSystem of) {
-        return Hardware.named(panel.setting().hardware())
-                .withHostAttention(of.hostAttention())
-                .profile(model);
+        return last < ends.length && ends[last] > ends[first]
+                ? OptionalDouble.of((last - first) * 1e9 / (ends[last] - ends[first]))
+                : OptionalDouble.empty();
     }
 
     private boolean isHybrid() {
@@ -163,7 +141,7 @@ final class CellSimulation {
     }
 
     private CostModel cost() {
-        return new CostModel(profile(system));
+        return engines.cost(system);
     }
 
     private double attentionSeconds(int batch) {
@@ -171,12 +149,12 @@ final class CellSimulation {
         return isHybrid() ? cost().cpuAttention(batch, tokens) : cost().gpuAttention(tokens);
     }
 
-    private Point speedup() {
+    private Point speedup() throws InterruptedException {
         if (!isHybrid()) {
             return point(cell.x(), SpeedupFormula.of(cost(), panel, workload()).product());
         }
         ComparedSystem baseline = new ComparedSystem("gpu-only", "gpu-only", 1, system.x());
-        OpenLoop run = atOnce(engine(system));
-        return point(cell.x(), requestsPerSecond(run) / requestsPerSecond(atOnce(engine(baseline))) - 1, run);
+        Measured run = atOnce(system);
+        return point(cell.x(), requestsPerSecond(run) / requestsPerSecond(atOnce(baseline)) - 1, run);
     }
 }
