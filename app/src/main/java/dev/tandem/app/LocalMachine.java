@@ -109,7 +109,11 @@ final class LocalMachine implements FigureMachine, AutoCloseable {
 
     @Override
     public RunningEngine start(EngineSetting setting, Recorder recorder) {
-        EngineAssembly assembly = BenchReport.start(options(setting), recorder);
+        List<String> arguments = arguments(setting);
+        StartLog log = new StartLog(System.err, true);
+        EngineAssembly assembly = EngineAssembly.start(parse(arguments), EngineAssembly.Use.MEASURE, recorder, log);
+        log.row("settings", String.join(" ", arguments)); // the assembly knows those of a whole command line
+        log.printSummary();
         return new RunningEngine() {
             @Override
             public Engine engine() {
@@ -130,15 +134,19 @@ final class LocalMachine implements FigureMachine, AutoCloseable {
         return EngineAssembly.profile(options(both), new StartLog(System.err, true));
     }
 
-    /** The options with which {@code bench throughput} starts the same engine. */
     private ModelOptions options(EngineSetting setting) {
+        return parse(arguments(setting));
+    }
+
+    private static ModelOptions parse(List<String> arguments) {
         ModelOptions options = new ModelOptions();
         new CommandLine(new Options(options))
                 .setCaseInsensitiveEnumValuesAllowed(true)
-                .parseArgs(arguments(setting).toArray(String[]::new));
+                .parseArgs(arguments.toArray(String[]::new));
         return options;
     }
 
+    /** The options with which {@code bench throughput} starts the same engine. */
     private List<String> arguments(EngineSetting setting) {
         List<String> arguments = new ArrayList<>(List.of(
                 "--load-format",

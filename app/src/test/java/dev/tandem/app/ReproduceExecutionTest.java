@@ -202,6 +202,32 @@ class ReproduceExecutionTest {
     }
 
     @Test
+    void aPartIsSimulatedWithoutVerdicts(@TempDir Path folder) throws Exception {
+        CommandRun run = CommandRun.of(
+                "reproduce",
+                "neo",
+                "fig9",
+                "--panel",
+                "t4",
+                "--requests",
+                "20",
+                "--x",
+                "50",
+                "--seeds",
+                "1",
+                "--fidelity",
+                "artifact",
+                "--output",
+                folder.toString());
+        assertThat(run.status()).isZero();
+        assertThat(run.out()).contains("up to 7.5 times the throughput on T4: part simulated: ours is ");
+        assertThat(Files.readString(folder.resolve("index.html")))
+                .contains("Only a part of each figure ran")
+                .contains("./tandem reproduce neo fig9 --fidelity artifact --panel 't4' --requests 20 --x 50"
+                        + " --seeds 1");
+    }
+
+    @Test
     void aFigureOfTwoGpusIsRefused() {
         CommandRun refused = CommandRun.of("reproduce", "neo", "fig6a", "--on", "cpu");
         assertThat(refused.status()).isNotZero();

@@ -162,7 +162,7 @@ public final class OpenLoopRun {
             try {
                 engine.accept(made);
             } catch (RequestException e) {
-                fail(request, "refused", String.valueOf(e.getMessage()));
+                fail(request, "was refused", String.valueOf(e.getMessage()));
             }
         }
 
@@ -182,7 +182,7 @@ public final class OpenLoopRun {
 
         private void fail(RequestTimes request, String kind, String message) {
             request.fail(now(), kind, message);
-            failure.compareAndSet(null, "a request was " + kind + ": " + message);
+            failure.compareAndSet(null, "a request " + kind + ": " + message);
             ended.release();
         }
 

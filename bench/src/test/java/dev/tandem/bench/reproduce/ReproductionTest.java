@@ -125,6 +125,24 @@ class ReproductionTest {
     }
 
     @Test
+    void onAnotherMachineThereIsANumberAndNoVerdict() {
+        Origin here = new Origin.Executed(Selection.WHOLE, "gpu", "H100");
+        Quantity gain = new Quantity.Gain(OURS, BASE, 2);
+        Band holds = new Band(2.5, 3.5);
+        Reason slow = new Reason(Set.of(Fidelity.PRINTED), Reason.Basis.MEASURED, "the CPU is slow");
+
+        Claim printed = new Claim("twice", "5", 2, gain, holds, holds, List.of(slow));
+        Verdict number = Verdict.of(printed, Fidelity.PRINTED, List.of(throughput()), here);
+        assertThat(number.outcome()).isEqualTo(Verdict.Outcome.MEASURED_HERE);
+        assertThat(number.because()).isEqualTo("measured here: ours is 3, the paper prints 2; asked for is 2.5 to 3.5");
+
+        Claim shape = new Claim("faster", "5", Double.NaN, gain, new Band(4, 5), holds, List.of());
+        assertThat(Verdict.of(shape, Fidelity.PRINTED, List.of(throughput()), here)
+                        .because())
+                .isEqualTo("measured here: ours is 3; asked for is 4 to 5; on this machine that does not hold");
+    }
+
+    @Test
     void aVerdictSaysItsReasonAndHowItIsKnown() {
         Band other = new Band(1.5, 2.5);
         Reason slow = new Reason(Set.of(Fidelity.PRINTED), Reason.Basis.MEASURED, "the CPU is slow");
