@@ -129,8 +129,7 @@ final class LocalMachine implements FigureMachine, AutoCloseable {
 
     @Override
     public Profile profile(EngineSetting setting) {
-        EngineSetting both =
-                new EngineSetting(setting.limits(), Strategy.ADAPTIVE, Fidelity.TANDEM, List.of(), setting.requests());
+        EngineSetting both = new EngineSetting(setting.limits(), Strategy.ADAPTIVE, Fidelity.TANDEM, List.of());
         return EngineAssembly.profile(options(both), new StartLog(System.err, true));
     }
 
@@ -177,7 +176,7 @@ final class LocalMachine implements FigureMachine, AutoCloseable {
                     "--max-model-len",
                     String.valueOf(setting.limits().contextTokens()),
                     "--max-queued-requests",
-                    String.valueOf(setting.requests()),
+                    String.valueOf(Integer.MAX_VALUE),
                     "--preemption",
                     setting.preemption().name()));
         }

@@ -45,7 +45,7 @@ final class ReproduceCommand implements Callable<Integer> {
     List<String> names = List.of();
 
     /** What runs the figures. */
-    enum Place {
+    enum Runner {
         SIMULATE,
         GPU,
         CPU
@@ -53,12 +53,12 @@ final class ReproduceCommand implements Callable<Integer> {
 
     @Option(
             names = "--on",
-            paramLabel = "PLACE",
+            paramLabel = "RUNNER",
             defaultValue = "simulate",
             description = "simulate, on the paper's machine; gpu, on the first GPU here with random weights and the"
                     + " figure's limits; or cpu, the same on the CPU executor. Only simulate has verdicts."
                     + " Default: ${DEFAULT-VALUE}.")
-    Place place = Place.SIMULATE;
+    Runner runner = Runner.SIMULATE;
 
     @Option(
             names = "--fidelity",
@@ -95,7 +95,7 @@ final class ReproduceCommand implements Callable<Integer> {
         List<Fidelity> chosen = fidelities.stream().map(Fidelity::of).distinct().toList();
         Selection selection = selection();
         OutputFile.check("--output", output.resolve("index.html"));
-        switch (place) {
+        switch (runner) {
             case SIMULATE -> {
                 long start = clock.nanos();
                 List<Reproduction> reproductions = Reproduction.simulate(

@@ -16,10 +16,8 @@ import java.util.List;
  * @param strategy that runs
  * @param fidelity of the strategy; Tandem's for its own ones, whose rules then are deviations
  * @param deviations rules that differ from those of the fidelity, as {@code --deviation}
- * @param requests that may wait at the same time
  */
-public record EngineSetting(
-        Setting limits, Strategy strategy, Fidelity fidelity, List<String> deviations, int requests) {
+public record EngineSetting(Setting limits, Strategy strategy, Fidelity fidelity, List<String> deviations) {
     /** The engine of a system under the same rules as in a simulation. */
     static EngineSetting of(Panel panel, ComparedSystem system, Fidelity fidelity) {
         Strategy strategy = PanelEngine.strategy(system, fidelity);
@@ -32,7 +30,7 @@ public record EngineSetting(
                 .toList();
         boolean hasRules = !strategy.deviations().isEmpty();
         Fidelity named = own || !hasRules ? strategy.fidelity() : rules.fidelity();
-        return new EngineSetting(panel.setting(), strategy, named, changed, panel.requests());
+        return new EngineSetting(panel.setting(), strategy, named, changed);
     }
 
     /** What happens to the KV of preempted sequences: without a host tier there is no place for it. */
