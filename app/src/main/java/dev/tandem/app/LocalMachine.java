@@ -87,7 +87,7 @@ final class LocalMachine implements FigureMachine, AutoCloseable {
     @Override
     public Optional<String> obstacle(EngineSetting setting) {
         long weights = (long) setting.limits().shape().weightBytes();
-        ByteSize gpu = new ByteSize(weights + setting.gpuKvBytes());
+        ByteSize gpu = new ByteSize(weights + setting.limits().gpuKvBytes());
         if (gpu.bytes() > weightMemory) {
             return Optional.of("weights and KV of " + setting.limits().model() + " take " + gpu + ", and "
                     + (device == Device.GPU ? "Tandem uses " : "this machine has ") + new ByteSize(weightMemory)

@@ -34,7 +34,7 @@ import picocli.CommandLine.Spec;
             "  tandem reproduce list",
             "  tandem reproduce neo fig6c",
             "  tandem reproduce all --fidelity printed,artifact,tandem --output figures",
-            "  tandem reproduce neo fig9 --on gpu --panel t4 --fidelity artifact --requests 100 --x 50,200 --seeds 1"
+            "  tandem reproduce neo fig9 --on gpu --panel t4 --fidelity artifact --requests 60 --x 50"
         })
 @Section(Section.Heading.COMMAND)
 final class ReproduceCommand implements Callable<Integer> {
@@ -93,7 +93,7 @@ final class ReproduceCommand implements Callable<Integer> {
         }
         List<Figure> figures = figures();
         List<Fidelity> chosen = fidelities.stream().map(Fidelity::of).distinct().toList();
-        Selection selection = selection();
+        Selection selection = selection(figures);
         OutputFile.check("--output", output.resolve("index.html"));
         switch (runner) {
             case SIMULATE -> {
@@ -149,8 +149,13 @@ final class ReproduceCommand implements Callable<Integer> {
         System.out.println("Written: " + output.resolve("index.html"));
     }
 
-    /** @throws ConfigurationException when options that are of one figure are given with all */
-    private Selection selection() {
+    /** @throws ConfigurationException when an option does nothing, or is of one figure and given with all */
+    private Selection selection(List<Figure> figures) {
+        if (part.requests.isPresent()
+                && figures.stream().noneMatch(figure -> figure.experiment().runsRequests())) {
+            throw new ConfigurationException("--requests " + part.requests.get() + ": "
+                    + figures.getFirst().id() + " runs no requests; leave it out");
+        }
         if (names.equals(List.of("all")) && !(part.panels.isEmpty() && part.x.isEmpty())) {
             throw new ConfigurationException(
                     "--panel and --x are of one figure; name it in place of all, or leave them out");

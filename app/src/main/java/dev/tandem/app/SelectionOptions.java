@@ -16,7 +16,10 @@ final class SelectionOptions {
             description = "Run these diagrams of the figure alone, as t4. Default: all.")
     List<String> panels = List.of();
 
-    @Option(names = "--requests", paramLabel = "NUMBER", description = "Requests per cell. Default: the figure's.")
+    @Option(
+            names = "--requests",
+            paramLabel = "NUMBER",
+            description = "Requests per cell, where a figure runs requests. Default: the figure's.")
     Optional<Integer> requests = Optional.empty();
 
     @Option(

@@ -80,7 +80,7 @@ class ReproduceExecutionTest {
             String page = Files.readString(folder.resolve("index.html"));
             assertThat(page)
                     .contains("executed by Tandem on CPU executor")
-                    .contains("not t4-g4dn.4xlarge, the machine of the paper")
+                    .contains(", with 24 KV blocks (96 KiB); not t4-g4dn.4xlarge, the machine of the paper")
                     .contains("./tandem reproduce neo tiny --fidelity artifact,tandem --on cpu")
                     .contains("<th class=\"number\">measured here</th>")
                     .doesNotContain("direction only");
@@ -94,8 +94,7 @@ class ReproduceExecutionTest {
             assertThat(point.get("completed").asInt()).isEqualTo(12);
             assertThat(point.get("total_output_tokens").asInt()).isBetween(12 * 18, 12 * 22);
             assertThat(point.get("machine").asString()).startsWith("executed: small: CPU executor, ");
-            // bf16 of the setting's pool would be half: the model's type is float32
-            assertThat(point.get("gpu_kv_bytes").asLong()).isEqualTo(24L * 16 * 2 * 2 * 32 * 4);
+            assertThat(point.get("gpu_kv_bytes").asLong()).isEqualTo(24L * 16 * 2 * 2 * 32 * 2);
         });
         assertThat(points)
                 .extracting(point -> point.get("strategy").asString())
@@ -187,6 +186,9 @@ class ReproduceExecutionTest {
                 .contains("--on");
         assertThat(CommandRun.of("reproduce", "neo", "fig9", "--requests", "3").errors())
                 .contains("--requests 3 is too small");
+        assertThat(CommandRun.of("reproduce", "apex", "fig3", "--requests", "30")
+                        .errors())
+                .contains("--requests 30: apex fig3 runs no requests");
         assertThat(CommandRun.of("reproduce", "neo", "fig9", "--panel", "v100").errors())
                 .contains("--panel v100: neo fig9 has no such panel; use h100, a10g, t4");
         assertThat(CommandRun.of("reproduce", "neo", "fig9", "--x", "100,50").errors())

@@ -42,10 +42,4 @@ public record EngineSetting(Setting limits, Strategy strategy, Fidelity fidelity
     public long hostBytes() {
         return strategy.offloads() ? limits.hostBytes() : 0;
     }
-
-    /** Bytes of GPU memory for KV. */
-    public long gpuKvBytes() {
-        return (long)
-                (limits.gpuBlocks() * Setting.BLOCK_TOKENS * limits.shape().kvBytesPerToken());
-    }
 }

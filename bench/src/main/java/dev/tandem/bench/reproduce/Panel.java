@@ -51,6 +51,11 @@ public record Panel(
             return "models/" + model + ".json";
         }
 
+        /** Bytes of GPU memory for KV. */
+        public long gpuKvBytes() {
+            return (long) (gpuBlocks * BLOCK_TOKENS * shape().kvBytesPerToken());
+        }
+
         /** Max tokens of a request: whole prompts must fit into a step, and requests into the pool. */
         public int contextTokens() {
             return Math.min(maxBatchTokens, gpuBlocks * BLOCK_TOKENS);

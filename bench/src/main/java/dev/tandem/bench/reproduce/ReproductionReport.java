@@ -11,6 +11,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
@@ -159,9 +160,21 @@ public record ReproductionReport(List<Reproduction> reproductions, Circumstances
             case Origin.Simulated _ ->
                 panel.name() + ": " + named + ", " + Hardware.named(named).describeProvenance();
             case Origin.Executed executed ->
-                panel.name() + ": " + executed.machine() + ", with "
-                        + panel.setting().gpuBlocks() + " KV blocks; not " + named + ", the machine of the paper";
+                panel.name() + ": " + executed.machine() + pool(reproduction, panel) + "; not " + named
+                        + ", the machine of the paper";
         };
+    }
+
+    /** The panel's GPU memory for KV, where requests ran. */
+    private static String pool(Reproduction reproduction, Panel panel) {
+        double kib = panel.setting().gpuKvBytes() / 1024.0;
+        return !reproduction.figure().experiment().runsRequests()
+                ? ""
+                : ", with " + panel.setting().gpuBlocks() + " KV blocks ("
+                        + (kib < 1024
+                                ? String.format(Locale.ROOT, "%.0f KiB", kib)
+                                : String.format(Locale.ROOT, "%.0f MiB", kib / 1024))
+                        + ")";
     }
 
     private static Map<String, Object> line(Reproduction reproduction, Point point) {
