@@ -12,4 +12,9 @@ interface HostPace {
      * @param tokens of context of all of them
      */
     double secondsPerToken(StepDraft draft, int sequences, long tokens);
+
+    /** Max expected time per token with which a sequence may join the host, in its targets. */
+    default double max() {
+        return TierRules.MAX_PACE;
+    }
 }

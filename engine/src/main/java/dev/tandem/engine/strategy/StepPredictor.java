@@ -307,6 +307,11 @@ public final class StepPredictor {
         return new Work(seconds, tokens);
     }
 
+    /** Seconds that the prompt tokens of a gpu-only step add to that of its decodes. */
+    public double addedByPrompts(Load load) {
+        return gpuOnly(load) - (load.gpuRows() == 0 ? 0 : decodes(load.gpuRows(), load.gpuTokens()));
+    }
+
     /** Seconds of gpu-only for prompt tokens, in long steps. */
     private double promptSeconds(int rows, long pairs) {
         return cost.layers() * (cost.linear(LONG_PROMPT) / LONG_PROMPT * rows + cost.prefillAttention(pairs));

@@ -27,8 +27,8 @@ public final class TierRules {
     /** Min tokens of a sequence on a tier before its time per token counts. */
     private static final int MIN_TOKENS = 4;
     /**
-     * Max expected time per token, in targets. With 1, the p99 of the requests' mean times on an L4 with a target of
-     * 160 ms was 199 ms, with 0.9 it is 175 ms (simulated).
+     * Max expected time per token of tokens that wait for the CPU within a step, in targets. With 1, the p99 of the
+     * requests' mean times on an L4 with a target of 160 ms was 199 ms, with 0.9 it is 175 ms (simulated).
      */
     static final double MAX_PACE = 0.9;
     /** Factor by which expectations grow at each measurement that misses a target. */
@@ -106,7 +106,7 @@ public final class TierRules {
             return true;
         }
         double seconds = pace.secondsPerToken(draft, draft.hostSequences() + 1, draft.maxHostContext(sequence));
-        return correction * seconds * 1e9 <= MAX_PACE * target;
+        return correction * seconds * 1e9 <= pace.max() * target;
     }
 
     /** Whether the queue lasts so long that a host that is filled for it pays, whatever a single step gains. */

@@ -6,6 +6,7 @@ import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Load;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
@@ -51,7 +52,40 @@ class AsyncOverlapTest {
         scene.inFlight(10);
         scene.waiting(80);
         assertThat(keepsTargetAfterAStep(overlap(60))).isTrue();
-        assertThat(keepsTargetAfterAStep(overlap(53))).isFalse();
+        assertThat(keepsTargetAfterAStep(overlap(49))).isTrue(); // 53.4 s are less than 1.1 of 49
+        assertThat(keepsTargetAfterAStep(overlap(48))).isFalse();
+    }
+
+    private boolean keepsTargetAfterSteps(AsyncOverlap overlap, int steps) {
+        for (int i = 1; i < steps; i++) {
+            overlap.completed(overlap.draft(scene.state, new Decision()), 0);
+        }
+        return keepsTargetAfterAStep(overlap);
+    }
+
+    @Test
+    void aWaveOfPromptsDoesNotStopTokensInFlight() {
+        AsyncOverlap overlap = overlap(41);
+        scene.gpu(10);
+        scene.inFlight(10);
+        assertThat(keepsTargetAfterAStep(overlap)).isTrue();
+        scene.waiting(80);
+        assertThat(keepsTargetAfterSteps(overlap, 100)).isTrue(); // a mean of 41.7 s
+        assertThat(keepsTargetAfterSteps(overlap, 1000)).isFalse();
+    }
+
+    @Test
+    void afterAStepWithoutTokensInFlightTheNewestStepsCount() {
+        AsyncOverlap overlap = overlap(49);
+        scene.gpu(10);
+        scene.inFlight(10);
+        scene.waiting(80);
+        assertThat(keepsTargetAfterAStep(overlap)).isTrue();
+        Scene without = new Scene(40, 100, BUDGET);
+        without.gpu(10);
+        without.waiting(80);
+        overlap.completed(overlap.draft(without.state, new Decision()), 0);
+        assertThat(overlap.keepsTarget(without.state)).isFalse();
     }
 
     @Test
@@ -61,8 +95,8 @@ class AsyncOverlapTest {
         assertThat(keepsTargetAfterAStep(overlap(40))).isFalse();
     }
 
-    /** Rows of a step with one token in flight, eight decodes, and 40 waiting prompts that fit the host alone. */
-    private static int rows(int outputs) {
+    /** A step with one token in flight, eight decodes, and 40 waiting prompts that fit the host alone. */
+    private static Load besideOneInFlight(int outputs, TierRules rules) {
         Budget budget = new Budget(4000, 100, 4000);
         Scene scene = new Scene(26, 2000, budget).limit(100 + outputs);
         for (int i = 0; i < 8; i++) {
@@ -75,8 +109,23 @@ class AsyncOverlapTest {
         StepPredictor predictor = new StepPredictor(TestProfile.withCpu(1000), true, 0);
         Deviations deviations = Deviations.of(Fidelity.TANDEM);
         InFlightLimits limits = new InFlightLimits(64, 64, true);
-        AsyncOverlap overlap = new AsyncOverlap(budget, predictor, TierRules.neutral(), deviations, limits, 64);
-        return overlap.draft(scene.state, new Decision()).load(0).rows();
+        AsyncOverlap overlap = new AsyncOverlap(budget, predictor, rules, deviations, limits, 64);
+        return overlap.draft(scene.state, new Decision()).load(0);
+    }
+
+    private static int rows(int outputs) {
+        return besideOneInFlight(outputs, TierRules.neutral()).rows();
+    }
+
+    private static boolean promptsJoin(double targetSeconds) {
+        TierRules rules = new TierRules(new LatencyTargets(0, Math.round(targetSeconds * 1e9)), 0, 0);
+        return besideOneInFlight(100, rules).prefillOffloadTokens() > 0;
+    }
+
+    @Test
+    void promptsJoinTheHostUpToTheWholeTarget() {
+        assertThat(promptsJoin(43)).isTrue(); // 42.6 s are more than 0.9 of 43
+        assertThat(promptsJoin(42)).isFalse();
     }
 
     @Test

@@ -233,4 +233,18 @@ class StepPredictorTest {
         assertSeconds(work.promptSeconds(), 2 * (8 + 0.036));
         assertSeconds(work.normalisedWork(4), 2 * (8 + 0.036) + 4 * 5.5);
     }
+
+    @Test
+    void promptsAddWhatAStepOfDecodesAloneWouldNotTake() {
+        draft.add(0, scene.gpu(9), 1, AttentionSite.GPU_FROM_GPU);
+        assertSeconds(OVERLAPPING.addedByPrompts(zero()), 0);
+        draft.start(scene.waiting(8), 8, AttentionSite.GPU_FROM_GPU); // 36 pairs, and an output
+        assertSeconds(OVERLAPPING.addedByPrompts(zero()), 0.5 * 8 + 3 + 2 * (8 + 0.036));
+    }
+
+    @Test
+    void aStepOfPromptsAloneIsAddedWholly() {
+        draft.start(scene.waiting(8), 8, AttentionSite.GPU_FROM_GPU);
+        assertSeconds(OVERLAPPING.addedByPrompts(zero()), outside(8, 1) + 2 * (8 + 0.036));
+    }
 }

@@ -185,7 +185,7 @@ class ServerMetricsTest {
         }
 
         @Override
-        public double ratio(ThroughputWindow candidate, ThroughputWindow reference) {
+        public double ratio(ThroughputWindow candidate, ThroughputWindow reference, double promptCost) {
             return 1;
         }
     }

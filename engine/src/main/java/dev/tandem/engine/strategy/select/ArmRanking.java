@@ -8,6 +8,10 @@ public interface ArmRanking {
     /** Returns the work of a step as it counts in this ranking. The selector calls this when the step is drafted. */
     Work work(StepDraft draft);
 
-    /** Returns the candidate's work per second over the reference's: 1 where both are equal. */
-    double ratio(ThroughputWindow candidate, ThroughputWindow reference);
+    /**
+     * Returns the candidate's work per second over the reference's: 1 where both are equal.
+     *
+     * @param promptCost what a prompt counts, as {@link ThroughputWindow#promptCost()}
+     */
+    double ratio(ThroughputWindow candidate, ThroughputWindow reference, double promptCost);
 }

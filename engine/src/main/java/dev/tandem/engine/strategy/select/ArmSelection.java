@@ -80,8 +80,14 @@ final class ArmSelection {
     private long untilTrial;
     private long trialPause;
 
-    /** The work and time of a completed step, and the seconds of gpu-only per token in its state. */
-    record Measured(Work work, double secondsPerToken, double took) {}
+    /**
+     * What is measured of a completed step.
+     *
+     * @param secondsPerToken of gpu-only in the step's state
+     * @param promptsAdded seconds that prompts added to a step of gpu-only; 0 for other steps
+     * @param took seconds
+     */
+    record Measured(Work work, double secondsPerToken, double promptsAdded, double took) {}
 
     /**
      * Creates a selection that begins with the first arm.
@@ -225,7 +231,7 @@ final class ArmSelection {
 
     /** Adds a completed step to the measurement of gpu-only. */
     void countGpuOnly(Measured step) {
-        gpuOnly.add(step.work(), step.secondsPerToken(), step.took());
+        gpuOnly.add(step.work(), step.secondsPerToken(), step.promptsAdded(), step.took());
     }
 
     /**
@@ -243,10 +249,10 @@ final class ArmSelection {
         if (phase == Phase.WARM_UP && full && !isTrial()) {
             run("the host is full");
         }
-        window.add(step.work(), step.secondsPerToken(), step.took());
+        window.add(step.work(), step.secondsPerToken(), step.promptsAdded(), step.took());
         if (phase == Phase.RUN) {
             untilTrial--;
-            armRate.add(step.work(), step.secondsPerToken(), step.took());
+            armRate.add(step.work(), step.secondsPerToken(), step.promptsAdded(), step.took());
         }
         boolean tooLong = guarded
                 && window.steps() >= limits.minSteps()
@@ -272,10 +278,10 @@ final class ArmSelection {
         warmUps++;
         boolean fills = hostTokensNow > MIN_FILL_GROWTH * hostTokens;
         hostTokens = hostTokensNow;
-        if (isTrial() && warmUps > 1 && ranking.ratio(window, incumbentRate) < MIN_WARM_UP_RATIO) {
-            endTrial(ranking.ratio(window, incumbentRate));
-        } else if (!isTrial() && guarded && ranking.ratio(window, gpuOnly) < MIN_WARM_UP_RATIO) {
-            lose(ranking.ratio(window, gpuOnly));
+        if (isTrial() && warmUps > 1 && ratio(window, incumbentRate) < MIN_WARM_UP_RATIO) {
+            endTrial(ratio(window, incumbentRate));
+        } else if (!isTrial() && guarded && ratio(window, gpuOnly) < MIN_WARM_UP_RATIO) {
+            lose(ratio(window, gpuOnly));
         } else if (!fills || warmUps >= limits.warmUps()) {
             run(fills ? "the host has had its time to fill" : "the host no longer fills");
         }
@@ -284,7 +290,7 @@ final class ArmSelection {
     private void judge() {
         if (isTrial()) {
             if (armRate.isComplete()) {
-                endTrial(ranking.ratio(armRate, incumbentRate));
+                endTrial(ratio(armRate, incumbentRate));
             }
             return;
         }
@@ -319,7 +325,7 @@ final class ArmSelection {
             stop("the predicted time per token has changed since gpu-only was measured");
             return;
         }
-        double ratio = ranking.ratio(window, gpuOnly);
+        double ratio = ratio(window, gpuOnly);
         measuredRatio = ratio;
         credit = Math.min(MAX_CREDIT, credit + ratio - 1);
         if (ratio >= 1) {
@@ -337,6 +343,13 @@ final class ArmSelection {
                     window.steps(),
                     ideal());
         }
+    }
+
+    /**
+     * The candidate's work per second over the reference's; prompts count what they cost gpu-only, if that is known.
+     */
+    private double ratio(ThroughputWindow candidate, ThroughputWindow reference) {
+        return ranking.ratio(candidate, reference, guarded ? gpuOnly.promptCost() : 1);
     }
 
     private String ideal() {

@@ -50,9 +50,9 @@ public record GoodputRanking(StepPredictor predictor, LatencyTargets defaultTarg
     }
 
     @Override
-    public double ratio(ThroughputWindow candidate, ThroughputWindow reference) {
+    public double ratio(ThroughputWindow candidate, ThroughputWindow reference, double promptCost) {
         double secondsPerToken = reference.secondsPerToken();
-        return candidate.rate(secondsPerToken) / reference.rate(secondsPerToken);
+        return candidate.rate(secondsPerToken, promptCost) / reference.rate(secondsPerToken, promptCost);
     }
 
     /** Time since a prompt's arrival over its target; 0 where it has none, or has been computed before. */

@@ -110,8 +110,9 @@ public final class StrategySelector implements Policy {
      * @param arm that made the step, or {@link #GPU_ONLY}
      * @param work of the step
      * @param secondsPerToken of gpu-only in the state of the step
+     * @param promptsAdded seconds that prompts add to a step of gpu-only; 0 for other steps
      */
-    private record Sample(int arm, Work work, double secondsPerToken) {}
+    private record Sample(int arm, Work work, double secondsPerToken, double promptsAdded) {}
 
     /**
      * The predicted gain of an arm's step over gpu-only.
@@ -279,7 +280,11 @@ public final class StrategySelector implements Policy {
     private Drafted gpuOnlyStep(StepDraft draft, boolean ofPause, boolean counts, Optional<PredictedGain> gain) {
         SchedulerState state = draft.state();
         Optional<Sample> sample = counts
-                ? Optional.of(new Sample(GPU_ONLY, ranking.work(draft), predictor.secondsPerToken(draft.load(0))))
+                ? Optional.of(new Sample(
+                        GPU_ONLY,
+                        ranking.work(draft),
+                        predictor.secondsPerToken(draft.load(0)),
+                        predictor.addedByPrompts(draft.load(0))))
                 : Optional.empty();
         boolean inFlight = !state.inFlight().isEmpty();
         return new Drafted(draft, ofPause, hostTokens(state), inFlight, false, sample, gain);
@@ -288,7 +293,7 @@ public final class StrategySelector implements Policy {
     /** @param gpuOnly the gpu-only draft, whose load gives the seconds per token */
     private Optional<Sample> sample(StepDraft draft, StepDraft gpuOnly) {
         double secondsPerToken = predictor.secondsPerToken(gpuOnly.load(0));
-        return Optional.of(new Sample(selection.arm(), ranking.work(draft), secondsPerToken));
+        return Optional.of(new Sample(selection.arm(), ranking.work(draft), secondsPerToken, 0));
     }
 
     private ArmDraft armDraft(SchedulerState state, Decision why) {
@@ -371,7 +376,8 @@ public final class StrategySelector implements Policy {
     }
 
     private void count(Drafted step, Sample sample, double achieved) {
-        ArmSelection.Measured measured = new ArmSelection.Measured(sample.work(), sample.secondsPerToken(), achieved);
+        ArmSelection.Measured measured =
+                new ArmSelection.Measured(sample.work(), sample.secondsPerToken(), sample.promptsAdded(), achieved);
         if (sample.arm() == GPU_ONLY) {
             selection.countGpuOnly(measured);
             return;

@@ -14,6 +14,7 @@ public final class ThroughputWindow {
     private double elapsed;
     private double promptSeconds;
     private double tokens;
+    private double addedByPrompts;
     private double seconds;
     private double secondsPerToken;
 
@@ -31,20 +32,35 @@ public final class ThroughputWindow {
      *
      * @param work of the step
      * @param tokenSeconds seconds of gpu-only per decoded token in the state of this step
+     * @param promptsAdded seconds that its prompts added to it, if it is gpu-only's; 0 otherwise
      * @param took seconds that the step took
      */
-    public void add(Work work, double tokenSeconds, double took) {
+    public void add(Work work, double tokenSeconds, double promptsAdded, double took) {
         double newest = 1.0 / Math.min(++steps, horizon);
         elapsed += took;
         promptSeconds += newest * (work.promptSeconds() - promptSeconds);
         tokens += newest * (work.tokens() - tokens);
+        addedByPrompts += newest * (promptsAdded - addedByPrompts);
         seconds += newest * (took - seconds);
         secondsPerToken += newest * (tokenSeconds - secondsPerToken);
     }
 
-    /** Normalised work per second, where a decoded token counts {@code tokenSeconds} seconds of gpu-only. */
-    public double rate(double tokenSeconds) {
-        return new Work(promptSeconds, tokens).normalisedWork(tokenSeconds) / seconds;
+    /**
+     * Normalised work per second.
+     *
+     * @param tokenSeconds seconds of gpu-only that a decoded token counts
+     * @param promptCost what a prompt counts, as {@link #promptCost()}
+     */
+    public double rate(double tokenSeconds, double promptCost) {
+        return new Work(promptCost * promptSeconds, tokens).normalisedWork(tokenSeconds) / seconds;
+    }
+
+    /**
+     * Seconds that prompts added to steps of gpu-only, over those that they need in long steps. It is at most 1, and
+     * less where they are piggybacked. Windows of gpu-only with more and with fewer prompts then have equal rates.
+     */
+    double promptCost() {
+        return promptSeconds == 0 ? 1 : Math.min(1, addedByPrompts / promptSeconds);
     }
 
     /** Mean seconds of gpu-only per decoded token. */
@@ -76,6 +92,7 @@ public final class ThroughputWindow {
         elapsed = 0;
         promptSeconds = 0;
         tokens = 0;
+        addedByPrompts = 0;
         seconds = 0;
         secondsPerToken = 0;
     }
