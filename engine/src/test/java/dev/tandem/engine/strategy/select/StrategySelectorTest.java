@@ -15,6 +15,7 @@ import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
 import dev.tandem.engine.strategy.StepPredictor;
@@ -385,6 +386,23 @@ class StrategySelectorTest {
         assertThat(selector.measuredGain().orElseThrow()).isCloseTo(2 / 1.6 - 1, within(0.01));
         run(selector, scene, 4, 2.5);
         assertThat(selector.measuredGain().orElseThrow()).isCloseTo(2 / 2.5 - 1, within(0.01));
+    }
+
+    @Test
+    void promptsOfTheMeasurementChangeNoGain() {
+        Scene scene = fullHost();
+        Sequence prompt = scene.waiting(80);
+        scene.committer.remove(prompt); // the arm's steps have none
+        // decodes take 20.2 s, and the prompt adds 6.5 s; in long steps it would take 22.5 s
+        Policy withPrompt = (state, why) -> {
+            StepDraft draft = GPU_ONLY.draft(state, why);
+            draft.start(prompt, 80, AttentionSite.GPU_FROM_GPU);
+            return draft;
+        };
+        StrategySelector selector = selector(async, withPrompt, predictor, LIMITS);
+        measure(selector, scene);
+        run(selector, scene, 4, 1.6);
+        assertThat(selector.measuredGain().orElseThrow()).isCloseTo(2 / 1.6 - 1, within(0.01));
     }
 
     @Test
