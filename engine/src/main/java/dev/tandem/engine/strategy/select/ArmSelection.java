@@ -278,10 +278,10 @@ final class ArmSelection {
         warmUps++;
         boolean fills = hostTokensNow > MIN_FILL_GROWTH * hostTokens;
         hostTokens = hostTokensNow;
-        if (isTrial() && warmUps > 1 && ratio(window, incumbentRate) < MIN_WARM_UP_RATIO) {
-            endTrial(ratio(window, incumbentRate));
-        } else if (!isTrial() && guarded && ratio(window, gpuOnly) < MIN_WARM_UP_RATIO) {
-            lose(ratio(window, gpuOnly));
+        if (isTrial() && warmUps > 1 && ratioToIncumbent(window) < MIN_WARM_UP_RATIO) {
+            endTrial(ratioToIncumbent(window));
+        } else if (!isTrial() && guarded && ratioToGpuOnly() < MIN_WARM_UP_RATIO) {
+            lose(ratioToGpuOnly());
         } else if (!fills || warmUps >= limits.warmUps()) {
             run(fills ? "the host has had its time to fill" : "the host no longer fills");
         }
@@ -290,7 +290,7 @@ final class ArmSelection {
     private void judge() {
         if (isTrial()) {
             if (armRate.isComplete()) {
-                endTrial(ratio(armRate, incumbentRate));
+                endTrial(ratioToIncumbent(armRate));
             }
             return;
         }
@@ -325,7 +325,7 @@ final class ArmSelection {
             stop("the predicted time per token has changed since gpu-only was measured");
             return;
         }
-        double ratio = ratio(window, gpuOnly);
+        double ratio = ratioToGpuOnly();
         measuredRatio = ratio;
         credit = Math.min(MAX_CREDIT, credit + ratio - 1);
         if (ratio >= 1) {
@@ -346,10 +346,16 @@ final class ArmSelection {
     }
 
     /**
-     * The candidate's work per second over the reference's; prompts count what they cost gpu-only, if that is known.
+     * The current window's work per second over gpu-only's. Prompts count either what they take in long steps, or what
+     * they cost gpu-only, whichever is better for the arm: in a balance both agree, and they differ only while prompts
+     * come in waves or fill the host.
      */
-    private double ratio(ThroughputWindow candidate, ThroughputWindow reference) {
-        return ranking.ratio(candidate, reference, guarded ? gpuOnly.promptCost() : 1);
+    private double ratioToGpuOnly() {
+        return Math.max(ranking.ratio(window, gpuOnly, 1), ranking.ratio(window, gpuOnly, gpuOnly.promptCost()));
+    }
+
+    private double ratioToIncumbent(ThroughputWindow challengers) {
+        return ranking.ratio(challengers, incumbentRate, 1);
     }
 
     private String ideal() {
