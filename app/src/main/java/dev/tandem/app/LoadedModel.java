@@ -51,9 +51,18 @@ public final class LoadedModel implements AutoCloseable {
     }
 
     private static ModelOptions parse(Optional<String> model, List<String> options) {
-        ModelOptions parsed = new ModelOptions();
         List<String> arguments = new ArrayList<>(options);
         model.ifPresent(name -> arguments.addAll(List.of("--", name)));
+        return parse(arguments);
+    }
+
+    /**
+     * The options that arguments of a command line give.
+     *
+     * @throws ConfigurationException that names the argument which is wrong
+     */
+    static ModelOptions parse(List<String> arguments) {
+        ModelOptions parsed = new ModelOptions();
         try {
             new CommandLine(new Options(parsed))
                     .setCaseInsensitiveEnumValuesAllowed(true)

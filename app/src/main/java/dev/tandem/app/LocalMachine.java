@@ -19,7 +19,6 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Optional;
 import java.util.stream.Stream;
-import picocli.CommandLine;
 
 /**
  * This machine, which executes figures with the engine that the options of {@code bench throughput} give.
@@ -111,7 +110,8 @@ final class LocalMachine implements FigureMachine, AutoCloseable {
     public RunningEngine start(EngineSetting setting, Recorder recorder) {
         List<String> arguments = arguments(setting);
         StartLog log = new StartLog(System.err, true);
-        EngineAssembly assembly = EngineAssembly.start(parse(arguments), EngineAssembly.Use.MEASURE, recorder, log);
+        EngineAssembly assembly =
+                EngineAssembly.start(LoadedModel.parse(arguments), EngineAssembly.Use.MEASURE, recorder, log);
         log.row("settings", String.join(" ", arguments)); // the assembly knows those of a whole command line
         log.printSummary();
         return new RunningEngine() {
@@ -134,15 +134,7 @@ final class LocalMachine implements FigureMachine, AutoCloseable {
     }
 
     private ModelOptions options(EngineSetting setting) {
-        return parse(arguments(setting));
-    }
-
-    private static ModelOptions parse(List<String> arguments) {
-        ModelOptions options = new ModelOptions();
-        new CommandLine(new Options(options))
-                .setCaseInsensitiveEnumValuesAllowed(true)
-                .parseArgs(arguments.toArray(String[]::new));
-        return options;
+        return LoadedModel.parse(arguments(setting));
     }
 
     /** The options with which {@code bench throughput} starts the same engine. */
@@ -201,18 +193,6 @@ final class LocalMachine implements FigureMachine, AutoCloseable {
             for (Path file : files.sorted(Comparator.reverseOrder()).toList()) {
                 Files.delete(file);
             }
-        }
-    }
-
-    /** Gives picocli a command that has these options alone. */
-    @CommandLine.Command(name = "engine")
-    private static final class Options {
-        @CommandLine.Mixin
-        @SuppressWarnings("UnusedVariable") // picocli reads it
-        final ModelOptions model;
-
-        Options(ModelOptions model) {
-            this.model = model;
         }
     }
 }
