@@ -19,32 +19,36 @@ enum HostPrompts {
     NONE(false, true),
     /** Piggybacked on decodes, as on the GPU. */
     PIGGYBACKED(true, true),
-    /** In steps as long as the budget and the target allow, behind which host tokens hide. */
+    /** In steps as long as the budget and the target allow. */
     IN_LONG_STEPS(true, false),
+    /** In long steps that hold up decodes: host tokens hide behind them, and they have no more prompts than that. */
+    IN_BALANCE(true, false),
     /** None does, though prompts take long steps: the queue ends before a full host would have paid. */
     QUEUE_ENDS(false, false),
-    /** None does for the same reason, and prompts are piggybacked: no host token could hide behind long steps. */
+    /** None does for the same reason, and the host is empty: prompts start as in gpu-only. */
     QUEUE_ENDS_PIGGYBACKED(false, true);
 
     /**
-     * Min estimated gain of two sub-batches for which the host is filled though the queue ends soon. It was found on
-     * five simulated whole runs that it mends or might harm. With 0.05 and 0.06 all have 0.998 of GPU-only or more;
-     * 0.04 and 0.035 leave osc on an H200 at 0.97 (docs/results/constants.jsonl).
+     * Min estimated gain of two sub-batches for which the host is filled though the queue ends soon, with a target per
+     * token. It was found on five simulated whole runs that it mends or might harm. With 0.05 and 0.06 all have 0.998
+     * of GPU-only or more; 0.04 and 0.035 leave osc on an H200 at 0.97, and 0.15 at 0.98 (docs/results/constants.jsonl,
+     * ADR 112).
      */
     private static final double MIN_GAIN = 0.05;
 
     /**
-     * Min part of the prompts that could be piggybacked for which all are. Of 26 simulated whole runs, 0.15 changes
-     * none by more than 0.2 %, and 0.5 costs two of 60 requests of 1000/200 3 % and four on A10Gs 4 to 9 %
-     * (docs/results/constants.jsonl).
+     * The same without a target, where steps are longer. Of 32 simulated whole runs without the guard, 0.10 leaves two
+     * at 0.98 and 0.05 four, with 0.15 and 0.20 one has 0.986 (ADR 112).
      */
-    private static final double MIN_PIGGYBACKED = 0.25;
+    private static final double MIN_GAIN_WITHOUT_TARGET = 0.15;
 
     private static final String QUEUE_ENDS_REASON = String.format(
             Locale.ROOT,
-            "no prompt starts on the host, because two sub-batches would gain less than %.0f %% until the queue ends,"
-                    + " which is within two windows, and the host holds no more sequences than the GPU decodes",
-            100 * MIN_GAIN);
+            "no prompt starts on the host, because two sub-batches would gain less than %.0f %% (%.0f %% without a"
+                    + " target per token) until the queue ends, which is within two windows, and the host holds no more"
+                    + " sequences than the GPU decodes",
+            100 * MIN_GAIN,
+            100 * MIN_GAIN_WITHOUT_TARGET);
 
     private final boolean start;
     private final boolean piggybacked;
@@ -88,7 +92,7 @@ enum HostPrompts {
             return NONE;
         }
         // an empty host has no tokens to hide behind long steps; as sequences end, the GPU itself may take the prompts
-        return best.kind() == Kind.HOST_TOKENS_IN_BOTH && onHost(draft.state()) > 0 ? IN_LONG_STEPS : PIGGYBACKED;
+        return best.kind() == Kind.HOST_TOKENS_IN_BOTH && onHost(draft.state()) > 0 ? IN_BALANCE : PIGGYBACKED;
     }
 
     /**
@@ -99,29 +103,28 @@ enum HostPrompts {
      * (docs/results/constants.jsonl).
      *
      * <p>The estimate is the gain of a full host. The requests that fill it have half of it on average, so a queue that
-     * is hardly longer gains less. A host that stays empty has no tokens to hide, so prompts need no long steps.
+     * is hardly longer gains less. While the host is empty, prompts start as in gpu-only.
      */
     private static HostPrompts unlessQueueEnds(
             StepDraft draft, StepPredictor predictor, TierRules rules, int piggybackedTokens) {
         SchedulerState state = draft.state();
         int gpuDecodes = draft.load(0).gpuRows();
-        if (gpuDecodes == 0 // nothing to compare with
-                || allFitGpu(draft)
-                || rules.queueLasts(state)
-                || state.host().size() > gpuDecodes) {
-            return IN_LONG_STEPS;
+        if (gpuDecodes == 0 || allFitGpu(draft)) {
+            return IN_LONG_STEPS; // no decode is held up, or the GPU takes all prompts
+        }
+        if (rules.queueLasts(state) || state.host().size() > gpuDecodes) {
+            return IN_BALANCE;
         }
         Estimate full = best(draft, predictor, rules, Set.of(Kind.HOST_TOKENS_IN_BOTH));
         int onHost = onHost(state);
         int missing = Math.max(0, full.hostTokens() - onHost);
         // not all requests fit the GPU, so some wait
         double gain = full.gain() * (1 - 0.5 * missing / state.waiting().size());
-        if (gain >= MIN_GAIN) {
-            return IN_LONG_STEPS;
+        boolean targeted = rules.defaultTargets().perTokenNanos() > 0;
+        if (gain >= (targeted ? MIN_GAIN : MIN_GAIN_WITHOUT_TARGET)) {
+            return IN_BALANCE;
         }
-        return onHost == 0 && Prefills.piggybacks(draft, MIN_PIGGYBACKED, piggybackedTokens)
-                ? QUEUE_ENDS_PIGGYBACKED
-                : QUEUE_ENDS;
+        return onHost == 0 ? QUEUE_ENDS_PIGGYBACKED : QUEUE_ENDS;
     }
 
     private static int onHost(SchedulerState state) {

@@ -190,10 +190,14 @@ public record Pipeline(
                 sequence -> hostPrompts.start() && rules.mayLiveOnHost(draft, sequence, this::secondsPerToken),
                 hostPrompts.piggybacked() ? piggybackedTokens : 0);
         int most = budget.maxBatchTokens();
-        if (hostPrompts == HostPrompts.QUEUE_ENDS) {
-            most = Math.min(most, MIN_STEP_ROWS); // no host tokens hide behind longer steps
-            maxBatchTokens = Math.min(maxBatchTokens, most);
+        if (hostPrompts == HostPrompts.IN_BALANCE) {
+            double tokens = draft.load(0).gpuRows() + hostTokens;
+            double inBalance = tokens * (1 + SpeedupEstimate.promptTokensPerOutput(state));
+            most = Math.min(most, (int) Math.max(2 * efficientRows(), inBalance));
+        } else if (hostPrompts == HostPrompts.QUEUE_ENDS) {
+            most = Math.min(most, efficientRows()); // no host tokens hide behind longer steps
         }
+        maxBatchTokens = Math.min(maxBatchTokens, most);
         int forPrompts = chunked ? rowsForPrompts(state, hostTokens, maxBatchTokens, most) : maxBatchTokens;
         int maxRows = Math.min(forPrompts, prefills.maxRows(draft, kept.unfinished()));
         prefills.resume(draft, kept.unfinished(), maxRows);
@@ -217,6 +221,17 @@ public record Pipeline(
         int rows = budget.maxBatchTokens();
         while (rows > MIN_STEP_ROWS && !keepsTarget(rows)) {
             rows /= 2;
+        }
+        return rows;
+    }
+
+    /** Rows of a step of which twice as many save less than {@link #MIN_SAVING} of a GEMM's time per row. */
+    private int efficientRows() {
+        int rows = MIN_STEP_ROWS;
+        while (2 * rows <= budget.maxBatchTokens()
+                && predictor.cost().linear(2 * rows) / 2
+                        < (1 - MIN_SAVING) * predictor.cost().linear(rows)) {
+            rows *= 2;
         }
         return rows;
     }

@@ -26,9 +26,18 @@ public final class QueueTrend {
         this.window = window;
     }
 
-    /** Whether the queue goes on for more than two windows, if it shrinks as it did in the last one or two. */
+    /**
+     * Whether the queue goes on for more than two windows, if it shrinks as it did in the last one or two. In the first
+     * window there is nothing to compare with, so it lasts as long as the sequences on the GPU need for its outputs.
+     */
     public boolean lasts(SchedulerState state) {
         int waiting = state.waiting().size();
+        if (steps < window) {
+            return waiting
+                            * SpeedupEstimate.expectedOutputs(state)
+                            / Math.max(1, state.gpu().size())
+                    > 2 * window;
+        }
         int fewer = olderWaiting - waiting;
         return fewer <= 0 || (double) waiting * (steps - olderStep) / fewer > 2 * window;
     }

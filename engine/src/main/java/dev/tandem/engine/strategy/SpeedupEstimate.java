@@ -144,6 +144,19 @@ public final class SpeedupEstimate {
         }
     }
 
+    /** Expected output tokens of a request that waits. */
+    static double expectedOutputs(SchedulerState state) {
+        double outputs = 0;
+        int count = 0;
+        for (Sequence sequence : state.waiting().view()) {
+            outputs += Math.clamp(state.meanLastOutputs(), 1, Math.max(1, sequence.limit() - sequence.length()));
+            if (++count == SAMPLE) {
+                break;
+            }
+        }
+        return count == 0 ? 0 : outputs / count;
+    }
+
     /** Prompt tokens that come with each output token, on average. */
     static double promptTokensPerOutput(SchedulerState state) {
         return prompts(state).tokens();

@@ -307,6 +307,36 @@ public final class StepPredictor {
         return new Work(seconds, tokens);
     }
 
+    /**
+     * Seconds that gpu-only would need for a draft's work, in steps of the reference's decodes with an equal part of
+     * the prompts in each; no more than with the prompts in long steps.
+     *
+     * @param uncounted decoded tokens of the draft that do not count
+     * @param reference decodes of a gpu-only step
+     */
+    public double gpuOnlySeconds(StepDraft draft, double uncounted, Load reference) {
+        double tokens =
+                (double) (draft.state().inFlight().size() + draft.admissions().size()) / cost.layers() - uncounted;
+        int prompts = 0;
+        long pairs = 0;
+        for (int batch = 0; batch < 2; batch++) {
+            Load load = draft.load(batch);
+            int decodes = load.gpuRows() + load.cpuRows();
+            tokens += decodes;
+            prompts += load.rows() - decodes;
+            pairs += load.prefillPairs();
+        }
+        double apart = promptSeconds(prompts, pairs) + tokens * secondsPerToken(reference);
+        if (prompts == 0 || tokens <= 0) {
+            return apart;
+        }
+        int rows = Math.max(1, reference.gpuRows());
+        double steps = tokens / rows;
+        double beside = steps
+                * mixed(rows, reference.gpuTokens(), (int) Math.ceil(prompts / steps), (long) Math.ceil(pairs / steps));
+        return Math.min(apart, beside);
+    }
+
     /** Seconds that the prompt tokens of a gpu-only step add to that of its decodes. */
     public double addedByPrompts(Load load) {
         return gpuOnly(load) - (load.gpuRows() == 0 ? 0 : decodes(load.gpuRows(), load.gpuTokens()));

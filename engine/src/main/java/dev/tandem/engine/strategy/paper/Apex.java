@@ -175,10 +175,9 @@ public record Apex(
     private StepDraft besideHostTokens(
             SchedulerState state, Optional<StepDraft> pipelined, String premise, Decision why) {
         StepDraft inFlight = async.draftAsIfInFlight(state);
-        double secondsPerToken =
-                predictor.secondsPerToken(pipelined.orElse(inFlight).load(0));
-        double pipe = pipelined.map(draft -> workRate(draft, secondsPerToken)).orElse(0.0);
-        double overlap = workRate(inFlight, secondsPerToken);
+        Load reference = pipelined.orElse(inFlight).load(0);
+        double pipe = pipelined.map(draft -> workRate(draft, reference)).orElse(0.0);
+        double overlap = workRate(inFlight, reference);
         boolean pays = Math.max(pipe, overlap) >= 1 || inFlight.load(0).gpuRows() == 0;
         boolean overlaps = pays && (pipelined.isEmpty() || overlap > pipe);
         why.because(
@@ -204,14 +203,14 @@ public record Apex(
      */
     private StepDraft besideInFlightTokens(SchedulerState state, boolean mayPipeline, String premise, Decision why) {
         StepDraft overlapped = async.draft(state, new Decision());
-        double secondsPerToken = predictor.secondsPerToken(overlapped.load(0));
-        double overlap = workRate(overlapped, secondsPerToken);
-        double returned = mayPipeline ? returned(state, secondsPerToken) : 0;
+        Load reference = overlapped.load(0);
+        double overlap = workRate(overlapped, reference);
+        double returned = mayPipeline ? returned(state, reference) : 0;
         boolean forPipeline = returned > MIN_RETURN_GAIN * overlap;
         boolean forGpuOnly = !forPipeline
                 && overlapped.load(0).gpuRows() > 0
                 && overlap < 1
-                && workRate(async.draftAsIfInFlight(state), secondsPerToken) < 1;
+                && workRate(async.draftAsIfInFlight(state), reference) < 1;
         why.because(
                 "apex: %1$s;"
                         + (mayPipeline ? " asymmetric would do %2$.2f once the in-flight tokens have returned," : "")
@@ -224,17 +223,15 @@ public record Apex(
     }
 
     /** Predicted work per second of a step, relative to gpu-only. */
-    private double workRate(StepDraft draft, double secondsPerToken) {
-        return predictor.work(draft).normalisedWork(secondsPerToken) / predictor.of(draft);
+    private double workRate(StepDraft draft, Load reference) {
+        return predictor.gpuOnlySeconds(draft, 0, reference) / predictor.of(draft);
     }
 
     /** Work per second, relative to gpu-only, of an asymmetric step once all in-flight tokens have returned. */
-    private double returned(SchedulerState state, double secondsPerToken) {
+    private double returned(SchedulerState state, Load reference) {
         StepDraft draft = pipeline.draftAsIfReturned(state);
-        StepPredictor.Work work = predictor.work(draft);
         double inFlight = (double) state.inFlight().size() / predictor.cost().layers();
-        return new StepPredictor.Work(work.promptSeconds(), work.tokens() - inFlight).normalisedWork(secondsPerToken)
-                / predictor.of(draft);
+        return predictor.gpuOnlySeconds(draft, inFlight, reference) / predictor.of(draft);
     }
 
     /** The terms of the inequalities for one layer of the draft. */

@@ -189,10 +189,10 @@ class ApexTest {
      */
     @ParameterizedTest
     @CsvSource({
-        "1, 120, 334, 1.22, 1.50, async-overlap",
-        "8, 15, 334, 1.98, 1.50, they return",
-        "5, 25, 364, 1.58, 1.50, they return",
-        "5, 25, 367, 1.57, 1.50, async-overlap"
+        "1, 120, 334, 0.92, 1.50, async-overlap",
+        "8, 15, 334, 1.65, 1.50, they return",
+        "8, 15, 353, 1.58, 1.50, they return",
+        "8, 15, 356, 1.57, 1.50, async-overlap"
     })
     void inFlightTokensReturnWhereThePipelineWouldClearlyDoMoreWithThem(
             int hostTokens, int context, int prompt, String returned, String now, String outcome) {
