@@ -84,8 +84,8 @@ enum HostPrompts {
         if (piggybackedTokens == 0) {
             return IN_LONG_STEPS;
         }
-        if (!Prefills.piggybacks(draft, 1, piggybackedTokens)) {
-            return unlessQueueEnds(draft, predictor, rules, piggybackedTokens);
+        if (!Prefills.piggybacks(draft, piggybackedTokens)) {
+            return unlessQueueEnds(draft, predictor, rules);
         }
         Estimate best = best(draft, predictor, rules, kinds);
         if (best.gain() <= 0) {
@@ -105,8 +105,7 @@ enum HostPrompts {
      * <p>The estimate is the gain of a full host. The requests that fill it have half of it on average, so a queue that
      * is hardly longer gains less. While the host is empty, prompts start as in gpu-only.
      */
-    private static HostPrompts unlessQueueEnds(
-            StepDraft draft, StepPredictor predictor, TierRules rules, int piggybackedTokens) {
+    private static HostPrompts unlessQueueEnds(StepDraft draft, StepPredictor predictor, TierRules rules) {
         SchedulerState state = draft.state();
         int gpuDecodes = draft.load(0).gpuRows();
         if (gpuDecodes == 0 || allFitGpu(draft)) {

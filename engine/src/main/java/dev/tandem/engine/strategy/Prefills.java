@@ -118,14 +118,12 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
     }
 
     /**
-     * Whether a part of all prompts can be piggybacked on the GPU's decodes. All are as many prompt tokens per decode
-     * as come with each output token, on average.
-     *
-     * @param part of the prompts, up to 1
+     * Whether all prompts can be piggybacked on the GPU's decodes: as many prompt tokens per decode as come with each
+     * output token, on average.
      */
-    static boolean piggybacks(StepDraft draft, double part, int piggybackedTokens) {
+    static boolean piggybacks(StepDraft draft, int piggybackedTokens) {
         int decodes = draft.load(0).gpuRows();
-        double rows = decodes * (1 + part * SpeedupEstimate.promptTokensPerOutput(draft.state()));
+        double rows = decodes * (1 + SpeedupEstimate.promptTokensPerOutput(draft.state()));
         return piggybacks(decodes, piggybackedTokens) && rows <= piggybackedTokens;
     }
 

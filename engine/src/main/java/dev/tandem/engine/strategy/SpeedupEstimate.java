@@ -144,12 +144,17 @@ public final class SpeedupEstimate {
         }
     }
 
-    /** Expected output tokens of a request that waits. */
+    /** As many output tokens as those that ended last had, and no more than the request's limit allows. */
+    private static double expectedOutput(SchedulerState state, Sequence sequence) {
+        return Math.clamp(state.meanLastOutputs(), 1, Math.max(1, sequence.limit() - sequence.length()));
+    }
+
+    /** Mean expected output tokens of the requests that wait first; 0 while none waits. */
     static double expectedOutputs(SchedulerState state) {
         double outputs = 0;
         int count = 0;
         for (Sequence sequence : state.waiting().view()) {
-            outputs += Math.clamp(state.meanLastOutputs(), 1, Math.max(1, sequence.limit() - sequence.length()));
+            outputs += expectedOutput(state, sequence);
             if (++count == SAMPLE) {
                 break;
             }
@@ -176,7 +181,7 @@ public final class SpeedupEstimate {
             int context = state.context(sequence);
             tokens += length;
             pairs += context * (length - 0.5 * context);
-            outputs += Math.clamp(state.meanLastOutputs(), 1, Math.max(1, sequence.limit() - length));
+            outputs += expectedOutput(state, sequence);
             if (++count == SAMPLE) {
                 break;
             }

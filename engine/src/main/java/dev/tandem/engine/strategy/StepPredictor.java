@@ -293,30 +293,18 @@ public final class StepPredictor {
         }
     }
 
-    /** The work of a draft. */
-    public Work work(StepDraft draft) {
+    /**
+     * What a draft computes.
+     *
+     * @param tokens decoded; an in-flight token counts as one layer's part of a token
+     * @param prompts prompt tokens
+     * @param pairs of prompt token and context token
+     */
+    private record Computed(double tokens, int prompts, long pairs) {}
+
+    private Computed computed(StepDraft draft) {
         double tokens =
                 (double) (draft.state().inFlight().size() + draft.admissions().size()) / cost.layers();
-        double seconds = 0;
-        for (int batch = 0; batch < 2; batch++) {
-            Load load = draft.load(batch);
-            int decodes = load.gpuRows() + load.cpuRows();
-            tokens += decodes;
-            seconds += promptSeconds(load.rows() - decodes, load.prefillPairs());
-        }
-        return new Work(seconds, tokens);
-    }
-
-    /**
-     * Seconds that gpu-only would need for a draft's work, in steps of the reference's decodes with an equal part of
-     * the prompts in each; no more than with the prompts in long steps.
-     *
-     * @param uncounted decoded tokens of the draft that do not count
-     * @param reference decodes of a gpu-only step
-     */
-    public double gpuOnlySeconds(StepDraft draft, double uncounted, Load reference) {
-        double tokens =
-                (double) (draft.state().inFlight().size() + draft.admissions().size()) / cost.layers() - uncounted;
         int prompts = 0;
         long pairs = 0;
         for (int batch = 0; batch < 2; batch++) {
@@ -326,14 +314,34 @@ public final class StepPredictor {
             prompts += load.rows() - decodes;
             pairs += load.prefillPairs();
         }
-        double apart = promptSeconds(prompts, pairs) + tokens * secondsPerToken(reference);
-        if (prompts == 0 || tokens <= 0) {
+        return new Computed(tokens, prompts, pairs);
+    }
+
+    /** The work of a draft. */
+    public Work work(StepDraft draft) {
+        Computed computed = computed(draft);
+        return new Work(promptSeconds(computed.prompts(), computed.pairs()), computed.tokens());
+    }
+
+    /**
+     * Seconds that gpu-only would need for a draft's work, in steps of the reference's decodes with an equal part of
+     * the prompts in each; no more than with the prompts in long steps (ADR 112).
+     *
+     * @param uncounted decoded tokens of the draft that do not count
+     * @param reference whose GPU decodes a gpu-only step has
+     */
+    public double gpuOnlySeconds(StepDraft draft, double uncounted, Load reference) {
+        Computed computed = computed(draft);
+        double tokens = computed.tokens() - uncounted;
+        double apart = promptSeconds(computed.prompts(), computed.pairs()) + tokens * secondsPerToken(reference);
+        if (computed.prompts() == 0 || tokens <= 0) {
             return apart;
         }
         int rows = Math.max(1, reference.gpuRows());
         double steps = tokens / rows;
         double beside = steps
-                * mixed(rows, reference.gpuTokens(), (int) Math.ceil(prompts / steps), (long) Math.ceil(pairs / steps));
+                * mixed(rows, reference.gpuTokens(), (int) Math.ceil(computed.prompts() / steps), (long)
+                        Math.ceil(computed.pairs() / steps));
         return Math.min(apart, beside);
     }
 

@@ -161,6 +161,21 @@ class HostGainTest {
         assertThat(draft.totalRows()).as("512, less one for the host token").isEqualTo(511);
     }
 
+    /** Eight decodes come with 10 or 200 prompt tokens each, and GEMMs are efficient from 512 rows on. */
+    @ParameterizedTest
+    @CsvSource({"100, 110, 1024", "200, 201, 1608"})
+    void promptsThatHoldUpDecodesComeInBalanceWithThem(int prompt, int limit, int rows) {
+        Pipeline pipeline = pipeline(new Budget(4000, 40, 4000), TestProfile.withCpu(100), PIGGYBACKED);
+        Scene scene = scene(316, limit);
+        for (int i = 0; i < 60; i++) {
+            scene.waiting(prompt);
+        }
+        for (int step = 0; step < 1024; step++) {
+            pipeline.completed(new StepDraft(scene.state, BUDGET), 1); // the queue does not shrink, so it lasts
+        }
+        assertThat(pipeline.withoutHostTokens(scene.state).totalRows()).isEqualTo(rows);
+    }
+
     @Test
     void theQueueDoesNotMatterWhereTheGpuHasRoomForIt() {
         Pipeline pipeline = pipeline(new Budget(2000, 40, 2000), TestProfile.withCpu(0.01), PIGGYBACKED);

@@ -47,4 +47,15 @@ class QueueTrendTest {
         arrive(60);
         assertThat(trend.lasts(scene.state)).as("as many wait as before").isTrue();
     }
+
+    @Test
+    void inTheFirstWindowTheQueueLastsAsLongAsItsOutputsTake() {
+        // each has at most 38 outputs, and two sequences have one per step
+        scene.gpu(2);
+        scene.gpu(2);
+        arrive(1);
+        assertThat(trend.lasts(scene.state)).as("19 steps").isFalse();
+        arrive(1);
+        assertThat(trend.lasts(scene.state)).as("38 steps").isTrue();
+    }
 }
