@@ -109,7 +109,7 @@ def gain_by_preset():
         (
             "One H200, Llama-3.1-8B, 1000/400, 26,400 KV tokens",
             "h200-26k",
-            {"gpu-only": "34cf2cf", "adaptive": "34cf2cf", "neo": "34cf2cf", "apex": "34cf2cf"},
+            {"gpu-only": "223daf0", "adaptive": "223daf0", "neo": "34cf2cf", "apex": "34cf2cf"},
         ),
         (
             "One H100, Llama-2-7B, osc, KV memory of two requests",

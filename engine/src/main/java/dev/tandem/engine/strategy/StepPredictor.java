@@ -328,7 +328,7 @@ public final class StepPredictor {
      * the prompts in each; no more than with the prompts in long steps (ADR 112).
      *
      * @param uncounted decoded tokens of the draft that do not count
-     * @param reference whose GPU decodes a gpu-only step has
+     * @param reference has the GPU decodes of such a step
      */
     public double gpuOnlySeconds(StepDraft draft, double uncounted, Load reference) {
         Computed computed = computed(draft);
@@ -339,9 +339,9 @@ public final class StepPredictor {
         }
         int rows = Math.max(1, reference.gpuRows());
         double steps = tokens / rows;
-        double beside = steps
-                * mixed(rows, reference.gpuTokens(), (int) Math.ceil(computed.prompts() / steps), (long)
-                        Math.ceil(computed.pairs() / steps));
+        int promptRows = (int) Math.ceil(computed.prompts() / steps);
+        long pairs = (long) Math.ceil(computed.pairs() / steps);
+        double beside = steps * mixed(rows, reference.gpuTokens(), promptRows, pairs);
         return Math.min(apart, beside);
     }
 

@@ -181,11 +181,12 @@ class ApexTest {
 
     /**
      * (8) holds, and the executor cannot complete the in-flight token, which an asymmetric step of 201 would move by
-     * one layer of two. The work of a decoded token is 22, that of the prompt 179. Async overlap leaves the prompt for
-     * later: 22 * (1 + 1 / 2) / 22 = 1.50. Once the in-flight token has returned, an asymmetric step would do (179 + 22
-     * * 3) / 201 = 1.22 with one host token, and (179 + 22 * 10) / 201 = 1.98 with eight. Tokens return from 1.05 times
-     * 1.50 on. With five host tokens and a prompt of 364 it is (205.7 + 22 * 7) / 227.9 = 1.578, with one of 367 it is
-     * (208.5 + 22 * 7) / 230.7 = 1.571.
+     * one layer of two. A gpu-only step with one decode takes 22, and up to 99 prompt tokens beside it add their
+     * attention alone, 112 for all pairs of the prompt. Async overlap leaves the prompt for later: 22 * (1 + 1 / 2) /
+     * 22 = 1.50. Once the in-flight token has returned, an asymmetric step would have ten tokens with eight host
+     * tokens: ten steps of gpu-only with 34 prompt tokens in each take 22 * 10 + 112, so it would do 332 / 201 = 1.65.
+     * With one host token it would have three, whose steps have 112 prompt tokens and take 24.4 and attention: 0.92.
+     * Tokens return from 1.05 times 1.50 on, so with a prompt of 353 and not with one of 356.
      */
     @ParameterizedTest
     @CsvSource({
