@@ -104,7 +104,7 @@ class HybridModelTest {
                 List.of());
     }
 
-    /** The pages that hold two layers of the chunks; none are left for copies. */
+    /** The pages that hold a layer of the chunks; none are left for copies. */
     private int[] staging(List<Chunk> chunks) {
         int blocks = 0;
         for (Chunk chunk : chunks) {

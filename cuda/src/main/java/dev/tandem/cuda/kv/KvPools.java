@@ -305,7 +305,7 @@ public final class KvPools implements AutoCloseable {
      * the layer's first.
      */
     public int stagingShift(int layer) {
-        return layer % PrefillOffload.AREAS - layout.indexOf(layer) - pages();
+        return -layout.indexOf(layer) - pages();
     }
 
     /** Which kinds of swap a step has, as far as these change the launches. */

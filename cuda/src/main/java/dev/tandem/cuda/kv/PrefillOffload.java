@@ -19,16 +19,19 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Moves a prefill's KV to the host layer by layer, while the prefill is computed. The KV of each layer is written to
- * one of two staging areas, and leaves for the host before the layer after next writes there. For a later chunk of a
- * prompt, the earlier chunks' KV returns from the host into a layer's staging while the layer before is computed.
+ * Moves a prefill's KV to the host layer by layer, while the prefill is computed. Staging holds the KV of one layer,
+ * which the next layer overwrites. Between two layers, kernels of the step's stream convert what leaves to copies in
+ * the host's format, and copies of what returns to the staging. The copy engine carries copies over the link while a
+ * layer is computed: those of the layer before leave, and for a later chunk of a prompt, those of the earlier chunks'
+ * KV in the next layer return.
  *
- * <p>Staging lies in pages that the step borrows from the pool ({@link PrefillStaging}). The first of them hold the
- * areas: the two layer blocks of a prompt's block are neighbours, or two pages where a page has one layer. The others
- * hold copies of one layer's host blocks, in the host's format. The copy engine carries these over the link, and
- * kernels convert between staging and copies beside it. Without pages for copies, kernels convert and copy at once.
- * These wait for room on a multiprocessor, and large GEMMs leave none. A CUDA graph cannot contain copies that differ
- * per step, so a step with prefill offload is one graph per layer at most.
+ * <p>Kernels that convert beside the step would wait for room on a multiprocessor, and then keep GEMMs from it (ADR
+ * 113).
+ *
+ * <p>Staging lies in pages that the step borrows from the pool ({@link PrefillStaging}). The first of them hold a layer
+ * of the prompts, the others copies of one layer's host blocks. Without pages for copies, kernels convert and copy at
+ * once, and the step waits for them. A CUDA graph cannot contain copies that differ per step, so a step with prefill
+ * offload is one graph per layer at most.
  *
  * <p>A prompt is staged from the first block on that some group of layers holds. A group whose window begins later
  * moves its own host blocks only.
@@ -38,20 +41,12 @@ import java.util.List;
 public final class PrefillOffload implements AutoCloseable {
     private static final int RATIO = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
 
-    /** Areas of one layer each: one is written while the other leaves. */
-    static final int AREAS = 2;
-
     private final KvPools pools;
     private final Kernels kernels;
     private final PrefillStaging staging;
     private final KvLayout layout;
     private final int layers;
     private final int layersPerPage;
-    /**
-     * [groups] the area of a group's layer, where it has one; else a layer adds its area to the numbers of the first.
-     */
-    private final int[] areas;
-
     private final int multiprocessors;
     private final long hostBlockBytes;
     private final long layerBlockBytes;
@@ -62,10 +57,14 @@ public final class PrefillOffload implements AutoCloseable {
     private final BlockCopyList returning;
     private final Stream out;
     private final Stream back;
-    private final Event[] free = new Event[AREAS];
-    private final Event attended;
-    private final Event[] returned = new Event[AREAS];
-    private final Event offloaded;
+    /** After the last layer's copies have been made. */
+    private final Event copied;
+    /** After the last copies have left. */
+    private final Event left;
+    /** After the last copies have been taken, so that the next layer's may return. */
+    private final Event taken;
+    /** After the last copies have returned. */
+    private final Event returned;
     /** Blocks of the step's prompts. */
     private int staged;
 
@@ -86,10 +85,6 @@ public final class PrefillOffload implements AutoCloseable {
         this.layout = pools.layout();
         this.layers = shape.config().layers();
         this.layersPerPage = shape.layersPerPage();
-        this.areas = new int[layout.groups()];
-        for (int layer = 0; layer < layers && layersPerPage == 1; layer++) {
-            areas[layout.groupOf(layer)] = layer % AREAS;
-        }
         this.multiprocessors = device.multiprocessors();
         this.hostBlockBytes = HostFormat.blockBytes(shape);
         this.layerBlockBytes = shape.layerBlockBytes();
@@ -98,12 +93,10 @@ public final class PrefillOffload implements AutoCloseable {
         this.returning = pools.listOfLayers(max, false, "earlier chunks of offloaded prefills");
         this.out = device.urgentStream("offloaded prefills");
         this.back = device.urgentStream("earlier chunks of offloaded prefills");
-        this.offloaded = device.event();
-        this.attended = device.event();
-        for (int i = 0; i < AREAS; i++) {
-            free[i] = device.event();
-            returned[i] = device.event();
-        }
+        this.copied = device.event();
+        this.left = device.event();
+        this.taken = device.event();
+        this.returned = device.event();
     }
 
     /** For tests: has kernels copy every prompt, as if there were no blocks for copies. */
@@ -125,8 +118,7 @@ public final class PrefillOffload implements AutoCloseable {
 
     /**
      * Places a chunk in the staging; returns the numbers for its block table in each group. They are those of its layer
-     * blocks in the first area, and {@code from} more. Where a page has one layer, they are pages of the area of the
-     * group's layer. What lies behind the windows of all groups is not staged.
+     * blocks, and {@code from} more. What lies behind the windows of all groups is not staged.
      *
      * @throws ExecutorException when the step has not borrowed enough
      */
@@ -139,16 +131,15 @@ public final class PrefillOffload implements AutoCloseable {
                     + " blocks layer by layer, which takes " + staging.layerBlocks(staged + blocks)
                     + " blocks of staging, and it has " + borrowed.length + "; plan fewer");
         }
-        List<KvView> views = new ArrayList<>(areas.length);
-        for (int group = 0; group < areas.length; group++) {
-            int[] numbers = new int[blocks];
-            for (int i = 0; i < blocks; i++) {
-                numbers[i] = layerBlock(staged + i, areas[group]);
-            }
-            move(chunk, group, behind, numbers);
-            for (int i = 0; i < blocks && layersPerPage > 1; i++) {
-                numbers[i] += from;
-            }
+        int[] layerBlocks = new int[blocks];
+        int[] numbers = new int[blocks];
+        for (int i = 0; i < blocks; i++) {
+            layerBlocks[i] = layerBlock(staged + i);
+            numbers[i] = layerBlocks[i] + from;
+        }
+        List<KvView> views = new ArrayList<>(layout.groups());
+        for (int group = 0; group < layout.groups(); group++) {
+            move(chunk, group, behind, layerBlocks);
             views.add(new KvView(behind / ModelShape.BLOCK_TOKENS, numbers));
         }
         staged += blocks;
@@ -159,23 +150,20 @@ public final class PrefillOffload implements AutoCloseable {
      * Lists what a chunk moves in the layers of a group.
      *
      * @param behind tokens of the prompt before those that are staged
-     * @param numbers layer blocks of the staged tokens
+     * @param layerBlocks of the staged tokens
      */
-    private void move(Chunk chunk, int group, int behind, int[] numbers) {
+    private void move(Chunk chunk, int group, int behind, int[] layerBlocks) {
         KvView host = chunk.kv(group);
         int first = host.first() * HostFormat.BLOCK_TOKENS;
-        int[] own = Arrays.copyOfRange(numbers, (first - behind) / ModelShape.BLOCK_TOKENS, numbers.length);
+        int[] own = Arrays.copyOfRange(layerBlocks, (first - behind) / ModelShape.BLOCK_TOKENS, layerBlocks.length);
         int start = chunk.start() - first;
         leaving.section(group).add(host.blocks(), own, start, start + chunk.rows());
         returning.section(group).add(host.blocks(), own, 0, start);
     }
 
-    /** The layer block of a staged block in an area. */
-    private int layerBlock(int block, int area) {
-        int pairs = staging.pairsPerBlock();
-        return pairs == 0
-                ? borrowed[block * AREAS + area]
-                : borrowed[block / pairs] * layersPerPage + block % pairs * AREAS + area;
+    /** The layer block of a staged block. */
+    private int layerBlock(int block) {
+        return borrowed[block / layersPerPage] * layersPerPage + block % layersPerPage;
     }
 
     /** The layer block at which a copy of a host block begins. */
@@ -229,17 +217,67 @@ public final class PrefillOffload implements AutoCloseable {
         }
     }
 
-    /** Returns the earlier chunks' KV of the first layers, after {@code planned}. */
+    /** Lets the earlier chunks' KV of the first layer return, after {@code planned}. */
     void begin(Event planned) {
         if (returns()) {
             back.waitFor(planned);
-            for (int layer = 0; layer < Math.min(AREAS, layers); layer++) {
-                returnLayer(layer);
-            }
+            returnCopies(0);
         }
     }
 
-    private void returnLayer(int layer) {
+    /**
+     * Called after the attention of the layer before and before this layer stores its K and V. Empties the staging of
+     * the layer before, and fills it with what returns for this one.
+     */
+    void beforeStore(Stream stream, int layer) {
+        if (!any()) {
+            return;
+        }
+        if (layer > 0) {
+            offload(stream, layer - 1);
+        }
+        if (layer < layers && returns()) {
+            returnTo(stream, layer);
+        }
+    }
+
+    private void offload(Stream stream, int layer) {
+        if (layer > 0) {
+            stream.waitFor(left);
+        }
+        if (!usesCopyEngine) {
+            pools.move(stream, kernels.moveOut, area(), leaving, layer, 1);
+        } else {
+            convert(stream, kernels.moveOut, layer, leaving);
+            stream.record(copied);
+            out.waitFor(copied);
+            leaving.of(layer)
+                    .forEachRun(
+                            copyStep(),
+                            (host, layerBlock, blocks) -> out.download(
+                                    MemorySegment.ofAddress(pools.hostBlock(layer, host)),
+                                    pools.gpu(),
+                                    layerBlock * layerBlockBytes,
+                                    blocks * hostBlockBytes));
+        }
+        out.record(left);
+    }
+
+    private void returnTo(Stream stream, int layer) {
+        stream.waitFor(returned);
+        if (!usesCopyEngine) {
+            pools.move(stream, kernels.moveIn, area(), returning, layer, 1);
+        } else {
+            convert(stream, kernels.moveIn, layer, returning);
+        }
+        if (layer + 1 < layers) {
+            stream.record(taken);
+            back.waitFor(taken);
+            returnCopies(layer + 1);
+        }
+    }
+
+    private void returnCopies(int layer) {
         if (usesCopyEngine) {
             returning
                     .of(layer)
@@ -250,17 +288,13 @@ public final class PrefillOffload implements AutoCloseable {
                                     layerBlock * layerBlockBytes,
                                     MemorySegment.ofAddress(pools.hostBlock(layer, host)),
                                     blocks * hostBlockBytes));
-            convert(back, kernels.moveIn, layer, returning);
-        } else {
-            pools.move(back, kernels.moveIn, area(layer), returning, layer, 1);
         }
-        back.record(returned[layer % AREAS]);
+        back.record(returned);
     }
 
-    /** Address from which the lists count the layer blocks of a layer's area. */
-    long area(int layer) {
-        int area = layersPerPage == 1 ? 0 : layer % AREAS; // of a group with one layer, the list names the area's pages
-        return pools.gpu().address() + area * layerBlockBytes;
+    /** Address from which the lists count the layer blocks of the staging. */
+    long area() {
+        return pools.gpu().address();
     }
 
     /** Layer blocks from a copy to its neighbour; 0 where gaps lie between, so that each is copied alone. */
@@ -273,71 +307,24 @@ public final class PrefillOffload implements AutoCloseable {
                 stream,
                 multiprocessors,
                 1,
-                area(layer),
+                area(),
                 pools.gpu().address(),
                 0L,
                 layerBlockBytes / KvPools.WORD,
                 moves.of(layer).address(),
                 1);
-        moves.sum(stream, area(layer), layer, 1);
-    }
-
-    /**
-     * Called after the attention of the layer before and before this layer stores its K and V. Starts to offload the
-     * layer before, which frees its staging for the next layer.
-     */
-    void beforeStore(Stream stream, int layer) {
-        if (!any()) {
-            return;
-        }
-        if (layer > 0) {
-            stream.record(attended);
-            offload(layer - 1);
-        }
-        if (layer > 0 && layer + 1 < layers && returns()) {
-            back.waitFor(free[(layer - 1) % AREAS]);
-            returnLayer(layer + 1);
-        }
-        if (layer >= AREAS && layer < layers) {
-            stream.waitFor(free[layer % AREAS]);
-        }
-        if (layer < layers && returns()) {
-            stream.waitFor(returned[layer % AREAS]);
-        }
-    }
-
-    private void offload(int layer) {
-        out.waitFor(attended);
-        if (usesCopyEngine) {
-            convert(out, kernels.moveOut, layer, leaving);
-            out.record(free[layer % AREAS]);
-            leaving.of(layer)
-                    .forEachRun(
-                            copyStep(),
-                            (host, layerBlock, blocks) -> out.download(
-                                    MemorySegment.ofAddress(pools.hostBlock(layer, host)),
-                                    pools.gpu(),
-                                    layerBlock * layerBlockBytes,
-                                    blocks * hostBlockBytes));
-        } else {
-            pools.move(out, kernels.moveOut, area(layer), leaving, layer, 1);
-            out.record(free[layer % AREAS]);
-        }
+        moves.sum(stream, area(), layer, 1);
     }
 
     /** Makes the stream wait until all KV is on the host. */
     void end(Stream stream) {
         if (any()) {
-            out.record(offloaded);
-            stream.waitFor(offloaded);
+            stream.waitFor(left);
         }
     }
 
     @Override
     public void close() {
-        List<AutoCloseable> all = new ArrayList<>(List.of(out, back, offloaded, attended, leaving, returning));
-        all.addAll(List.of(free));
-        all.addAll(List.of(returned));
-        Resources.closeAll(all);
+        Resources.closeAll(List.of(out, back, copied, left, taken, returned, leaving, returning));
     }
 }

@@ -4,9 +4,9 @@ package dev.tandem.engine.kv;
  * How many GPU blocks hold KV in transit while a step offloads prefills to the host layer by layer (NEO §3.1).
  *
  * <p>A step borrows free blocks of the GPU pool and gives them back when it ends. A block is as large as the KV of its
- * tokens in all layers of a group, so it may have room for many tokens of one layer. The GPU writes one layer while the
- * layer before leaves, so a step holds two layers of its offloaded prompts. Beside these lie buffers in the host's
- * format, one layer per direction of the link: the copy engine needs contiguous host blocks.
+ * tokens in all layers of a group, so it may have room for many tokens of one layer. A step holds one layer of its
+ * offloaded prompts. Beside it lie buffers in the host's format, one layer per direction of the link: the copy engine
+ * needs contiguous host blocks, and carries them while the GPU computes a layer.
  *
  * <p>Strategies with and without offload thus have equal pools, and a strategy that offloads nothing loses nothing.
  *
@@ -92,20 +92,9 @@ public record PrefillStaging(int blockTokens, int hostBlockTokens, int layers) {
         return layerBlocks(need.gpuBlocks()) + copyBlocks(need.hostBlocks());
     }
 
-    /** Blocks that hold two layers of {@code gpuBlocks} blocks of prompts. */
+    /** Blocks that hold one layer of {@code gpuBlocks} blocks of prompts. */
     public int layerBlocks(int gpuBlocks) {
-        if (!isUsed()) {
-            return 0;
-        }
-        return pairsPerBlock() == 0 ? 2 * gpuBlocks : blocks(gpuBlocks, pairsPerBlock());
-    }
-
-    /**
-     * Two layers of one block of a prompt lie side by side; the number of such pairs in a GPU block. 0 where a block
-     * has one layer: then the two layers take a block each.
-     */
-    public int pairsPerBlock() {
-        return layers / 2;
+        return isUsed() ? blocks(gpuBlocks, layers) : 0;
     }
 
     /** Blocks that hold {@code hostBlocks} host blocks of one layer; 0 where {@link #copiesPerBlock} is. */

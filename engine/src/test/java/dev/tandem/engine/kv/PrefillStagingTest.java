@@ -9,16 +9,15 @@ class PrefillStagingTest {
     private static final PrefillStaging LAYERS_32 = new PrefillStaging(16, 64, 32);
 
     @Test
-    void oneBlockHoldsTwoLayersOf256TokensOrEightHostBlocks() {
-        assertThat(LAYERS_32.blocks(LAYERS_32.need(0, 256))).isEqualTo(1 + 1);
-        assertThat(LAYERS_32.blocks(LAYERS_32.need(0, 257))).isEqualTo(2 + 1);
-        assertThat(LAYERS_32.blocks(LAYERS_32.need(0, 513))).isEqualTo(3 + 2);
+    void oneBlockHoldsALayerOf512TokensOrEightHostBlocks() {
+        assertThat(LAYERS_32.blocks(LAYERS_32.need(0, 512))).isEqualTo(1 + 1);
+        assertThat(LAYERS_32.blocks(LAYERS_32.need(0, 513))).isEqualTo(2 + 2);
     }
 
     @Test
-    void aChunkOf2048TokensTakesAtMostOnePercentOf1650BlocksAndOneOf160FourPercentOf54() {
-        assertThat(LAYERS_32.blocks(LAYERS_32.need(0, 2048))).isEqualTo(8 + 4);
-        assertThat(LAYERS_32.blocks(LAYERS_32.need(2048, 2048))).isEqualTo(16 + 8);
+    void chunksOf2048TokensTakeAtMostOnePercentOf1650BlocksAndOneOf160FourPercentOf54() {
+        assertThat(LAYERS_32.blocks(LAYERS_32.need(0, 2048))).isEqualTo(4 + 4);
+        assertThat(LAYERS_32.blocks(LAYERS_32.need(2048, 2048))).isEqualTo(8 + 8);
         assertThat(LAYERS_32.blocks(LAYERS_32.need(0, 160))).isEqualTo(1 + 1);
     }
 
@@ -46,10 +45,10 @@ class PrefillStagingTest {
     }
 
     @Test
-    void blocksOfFewLayersHaveNoRoomForCopiesAndTwoOfOneLayerHoldTwoLayers() {
-        assertThat(new PrefillStaging(16, 64, 3).blocks(new Need(10, 5))).isEqualTo(10);
-        assertThat(new PrefillStaging(16, 64, 1).blocks(new Need(10, 5))).isEqualTo(2 * 10);
-        assertThat(new PrefillStaging(16, 64, 5).blocks(new Need(10, 5))).isEqualTo(5 + 5);
+    void blocksOfFewLayersHaveNoRoomForCopies() {
+        assertThat(new PrefillStaging(16, 64, 3).blocks(new Need(10, 5))).isEqualTo(4);
+        assertThat(new PrefillStaging(16, 64, 1).blocks(new Need(10, 5))).isEqualTo(10);
+        assertThat(new PrefillStaging(16, 64, 5).blocks(new Need(10, 5))).isEqualTo(2 + 5);
     }
 
     @Test
