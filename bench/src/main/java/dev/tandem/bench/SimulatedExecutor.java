@@ -366,7 +366,7 @@ public final class SimulatedExecutor implements Executor {
     private record LayerTime(int slots, Resumed resumed, double seconds, double cpuSeconds) {}
 
     /**
-     * The times of one layer of a step.
+     * The times of one layer of a step, with its part of what the last layer waits longer.
      *
      * @param slots rows of in-flight tokens, in the last sub-batch
      * @param resumed tokens that finish within the step, in the second sub-batch
@@ -407,12 +407,24 @@ public final class SimulatedExecutor implements Executor {
                 ? linear[0]
                         + (waits ? Math.max(gpu[0] + machine.stageOverhead(), cpu[0] + machine.tripOverhead()) : gpu[0])
                 : new Stages(
-                                linear[0],
-                                linear[1] + gpu[0] + gpu[1],
-                                waits ? machine.stageOverhead() : 0,
-                                machine.tripOverhead())
-                        .layer(cpu[0], cpu[1]);
+                                        linear[0],
+                                        linear[1] + gpu[0] + gpu[1],
+                                        waits ? machine.stageOverhead() : 0,
+                                        machine.tripOverhead())
+                                .layers(limits.layers(), cpu[0], cpu[1], gpu[0] + sampledRows(plan))
+                        / limits.layers();
         return new LayerTime(slots, resumed, layer, batches == 1 ? cpu[0] : cpu[0] + cpu[1]);
+    }
+
+    /** Seconds of the GEMMs of the first sub-batch's sampled rows. */
+    private double sampledRows(StepPlan plan) {
+        int outputs = 0;
+        for (Chunk chunk : plan.subBatches().isEmpty()
+                ? List.<Chunk>of()
+                : plan.subBatches().getFirst().chunks()) {
+            outputs += chunk.sampler().isPresent() ? 1 : 0;
+        }
+        return outputs == 0 ? 0 : machine.linear(padded(outputs));
     }
 
     /** The exposed time of swaps: they overlap with the step, but the first layer waits for its copies. */

@@ -19,8 +19,21 @@ public record Stages(double first, double second, double overhead, double trip) 
     }
 
     /** Seconds of a layer in which the CPU's attention for both sub-batches overlaps the GPU's work. */
-    public double layer(double cpu0, double cpu1) {
+    double layer(double cpu0, double cpu1) {
         return Math.max(longestPath(cpu0, cpu1), cpu0 + cpu1);
+    }
+
+    /**
+     * Seconds of all layers. In the last layer sub-batch 0 has no stage behind which the CPU's attention for sub-batch
+     * 1 hides: only its sampled rows go on. So a step that is as long as the GPU's work waits once more (ADR 114).
+     *
+     * @param layers number of layers
+     * @param behind seconds of the GPU's work after the last stage of sub-batch 1: the attention of sub-batch 0 and the
+     *     projections of its sampled rows
+     */
+    public double layers(int layers, double cpu0, double cpu1, double behind) {
+        double last = cpu1 > 0 ? Math.max(0, cpu1 + trip - behind) : 0;
+        return Math.max(layers * gpu() + last, layers * layer(cpu0, cpu1));
     }
 
     /** The longest of the times, except the CPU's. */

@@ -127,7 +127,11 @@ public final class StepPredictor {
     /** Seconds of a step of two sub-batches that take turns layer by layer (NEO §3.2). */
     public double pipeline(Load zero, Load one) {
         return outsideLayers(zero.rows() + one.rows(), zero.outputs() + one.outputs())
-                + cost.layers() * layer(stages(zero, one), cpuAttention(zero), cpuAttention(one));
+                + layers(
+                        stages(zero, one),
+                        cpuAttention(zero),
+                        cpuAttention(one),
+                        lastWork(zero.outputs(), gpuAttention(zero)));
     }
 
     /** Seconds of the same step with one more host token, of {@code context} tokens, in one of the sub-batches. */
@@ -135,7 +139,11 @@ public final class StepPredictor {
         double cpu0 = batch == 0 ? cpuAttentionWith(zero, context) : cpuAttention(zero);
         double cpu1 = batch == 1 ? cpuAttentionWith(one, context) : cpuAttention(one);
         return outsideLayers(zero.rows() + one.rows() + 1, zero.outputs() + one.outputs() + 1)
-                + cost.layers() * layer(stagesWith(zero, one, batch), cpu0, cpu1);
+                + layers(
+                        stagesWith(zero, one, batch),
+                        cpu0,
+                        cpu1,
+                        lastWork(zero.outputs() + 1 - batch, gpuAttention(zero)));
     }
 
     /** The stages with one more host token in one of the sub-batches. */
@@ -153,8 +161,16 @@ public final class StepPredictor {
         return new Stages(first, second, cost.stageOverhead(), cost.tripOverhead());
     }
 
-    private double layer(Stages stages, double cpu0, double cpu1) {
-        return overlaps ? stages.layer(cpu0, cpu1) : stages.gpu() + cpu0 + cpu1;
+    /** @param behind seconds of the GPU's work after the last stage of sub-batch 1 */
+    private double layers(Stages stages, double cpu0, double cpu1, double behind) {
+        return overlaps
+                ? stages.layers(cost.layers(), cpu0, cpu1, ends ? behind : Double.POSITIVE_INFINITY)
+                : cost.layers() * (stages.gpu() + cpu0 + cpu1);
+    }
+
+    /** Seconds of sub-batch 0's work in the last layer that follows the last stage of sub-batch 1. */
+    private double lastWork(int outputs, double gpuAttention) {
+        return gpuAttention + (outputs == 0 ? 0 : cost.linear(outputs));
     }
 
     /** NEO's slack conditions: whether the GPU waits for neither sub-batch. */
@@ -252,9 +268,10 @@ public final class StepPredictor {
     /** Seconds of a step with GPU decodes and prompt tokens in one sub-batch and host tokens in the other. */
     double pipelined(int rows, long tokens, int hostTokens, int hostContext, int promptRows, long pairs) {
         double attention = cost.cpuAttention(hostTokens, (long) hostTokens * hostContext);
-        double second = cost.linear(Math.max(1, hostTokens)) + cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
+        double gpuAttention = cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
+        double second = cost.linear(Math.max(1, hostTokens)) + gpuAttention;
         return outsideLayers(rows + hostTokens, rows + hostTokens)
-                + cost.layers() * layer(stages(cost.linear(rows + promptRows), second), 0, attention);
+                + layers(stages(cost.linear(rows + promptRows), second), 0, attention, lastWork(rows, gpuAttention));
     }
 
     /**
@@ -269,11 +286,11 @@ public final class StepPredictor {
         int zero = hostTokens - one;
         Stages stages = stages(cost.linear(rows + promptRows + zero), cost.linear(one) + attention);
         return outsideLayers(rows + hostTokens, rows + hostTokens)
-                + cost.layers()
-                        * layer(
-                                stages,
-                                cost.cpuAttention(zero, (long) zero * hostContext),
-                                cost.cpuAttention(one, (long) one * hostContext));
+                + layers(
+                        stages,
+                        cost.cpuAttention(zero, (long) zero * hostContext),
+                        cost.cpuAttention(one, (long) one * hostContext),
+                        lastWork(rows + zero, attention));
     }
 
     /**

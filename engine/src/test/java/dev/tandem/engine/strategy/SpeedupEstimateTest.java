@@ -26,7 +26,8 @@ class SpeedupEstimateTest {
             scene.gpu(10);
         }
         StepDraft gpuOnly = new GpuOnly(BUDGET, Preemption.SWAP).draft(scene.state, new Decision());
-        return new SpeedupEstimate(new StepPredictor(TestProfile.model(), true, 0), kind, (long) (targetSeconds * 1e9))
+        return new SpeedupEstimate(
+                        new StepPredictor(TestProfile.model(), true, 0).ofLayers(), kind, (long) (targetSeconds * 1e9))
                 .of(gpuOnly);
     }
 

@@ -230,15 +230,15 @@ class NeoTest {
         for (int i = 0; i < 3; i++) {
             scene.host(39);
         }
-        StepPredictor near = new StepPredictor(TestProfile.withStages(3, 4), true, 0);
+        StepPredictor near = new StepPredictor(TestProfile.withStages(3, 4), true, 0).ofLayers();
         StepDraft draft = new Pipeline(BUDGET, near, TierRules.neutral(), RULES, true).draft(scene.state);
         assertThat(Scene.text(draft)).isEqualTo("[r0] [r1cpu r2cpu r3cpu]");
         assertThat(near.of(draft)).isCloseTo(52.18, within(1e-6));
-        StepPredictor far = new StepPredictor(TestProfile.withStages(3, 7), true, 0);
+        StepPredictor far = new StepPredictor(TestProfile.withStages(3, 7), true, 0).ofLayers();
         assertThat(far.of(draft)).as("T_ca1 = 11.7 behind 9").isCloseTo(52.18 + 2 * 2.7, within(1e-6));
         assertThat(Scene.text(new Pipeline(BUDGET, far, TierRules.neutral(), RULES, true).draft(scene.state)))
                 .isEqualTo("[r0 r3cpu] [r1cpu r2cpu]");
-        StepPredictor beyond = new StepPredictor(TestProfile.withStages(3, 20), true, 0);
+        StepPredictor beyond = new StepPredictor(TestProfile.withStages(3, 20), true, 0).ofLayers();
         assertThat(beyond.of(draft))
                 .as("11.7 and 4 more; batch 0 makes no trip")
                 .isCloseTo(52.18 + 2 * 15.7, within(1e-6));
@@ -253,11 +253,11 @@ class NeoTest {
         for (int i = 0; i < 6; i++) {
             scene.host(52);
         }
-        StepPredictor stages = new StepPredictor(TestProfile.withStages(3, 0), true, 0);
+        StepPredictor stages = new StepPredictor(TestProfile.withStages(3, 0), true, 0).ofLayers();
         StepDraft draft = new Pipeline(BUDGET, stages, TierRules.neutral(), RULES, true).draft(scene.state);
         assertThat(Scene.text(draft)).isEqualTo("[r0 r4cpu r5cpu] [r1cpu r2cpu r3cpu]");
         assertThat(stages.of(draft)).isCloseTo(52.18, within(1e-6));
-        StepPredictor shorter = new StepPredictor(TestProfile.withStages(2, 0), true, 0);
+        StepPredictor shorter = new StepPredictor(TestProfile.withStages(2, 0), true, 0).ofLayers();
         assertThat(shorter.of(draft)).as("26 of the CPU, 24.09 of the GPU").isCloseTo(52, within(1e-6));
     }
 
