@@ -106,7 +106,8 @@ for strategy in strategies:
             measured["flags"] = " ".join(bench)
             shown = [os.path.basename(f) if f == arguments.profile else f for f in flags]
             line = {"commit": arguments.commit, "machine": measured.pop("machine", ""),
-                    "server_machine": gpu.stdout.strip(), "server_flags": " ".join(["serve MODEL", *shown]),
+                    "server_machine": ", ".join(sorted(set(gpu.stdout.splitlines()))),
+                    "server_flags": " ".join(["serve MODEL", *shown]),
                     "preset": arguments.preset, "strategy": strategy,
                     "model": os.path.basename(arguments.model.rstrip("/")), "gpu_kv_bytes": arguments.gpu_kv_bytes,
                     "ratio_to_gpu_only": round(tokens / alone.setdefault((rate, seed), tokens), 3),

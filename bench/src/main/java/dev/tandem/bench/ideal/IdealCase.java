@@ -31,7 +31,7 @@ public record IdealCase(
 
     /** Prompt tokens whose KV is in transit at a time. */
     private static final int STAGED_TOKENS = 2048;
-    /** One layer's KV is written while another layer's leaves. */
+    /** One layer's KV is written while a copy of another layer's leaves. */
     private static final int STAGED_LAYERS = 2;
     /** A copy large enough that its start does not count; tandem profile measures up to this size. */
     private static final double LINK_BYTES = 1 << 28;

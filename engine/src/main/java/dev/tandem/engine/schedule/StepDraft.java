@@ -173,7 +173,7 @@ public final class StepDraft {
     /**
      * Has sequences that start on the GPU, or move there, leave the blocks that later steps borrow to offload prompts.
      *
-     * @param tokens of the prompts of a step
+     * @param tokens of the prompts of a step, with the earlier chunks of a prompt that was begun
      */
     public void leaveForStaging(int tokens) {
         PrefillStaging staging = state.kv().staging();

@@ -176,7 +176,8 @@ public record Pipeline(
         GpuTier.Kept kept = GpuTier.decodes(draft, draft::fitsHost);
         int maxBatchTokens = chunked ? maxRows() : budget.maxBatchTokens();
         if (deviations.has(Deviation.ROOM_TO_GROW) && !state.host().isEmpty()) {
-            draft.leaveForStaging(maxBatchTokens);
+            int begun = state.waiting().isEmpty() ? 0 : state.waiting().first().length();
+            draft.leaveForStaging(maxBatchTokens + begun);
         }
         if (!kept.evicted()) {
             rules.rotate(draft, this::secondsPerToken);
