@@ -21,7 +21,7 @@ import org.junit.jupiter.params.provider.CsvSource;
  * prompt 0.001 s. A stage takes 0.25 s more, a trip 1.5 s, and a byte of a transfer 1 s.
  */
 class StepPredictorTest {
-    private static final CostModel COST = new CostModel(Profile.parse("""
+    private static final String TEXT = """
             name each part of a step
             layers 2
             linear 1 1
@@ -37,7 +37,9 @@ class StepPredictorTest {
             stage-overhead 0.25
             trip-overhead 1.5
             host-load 1.25
-            """, "the test"));
+            """;
+
+    private static final CostModel COST = new CostModel(Profile.parse(TEXT, "the test"));
 
     private static final StepPredictor OVERLAPPING = new StepPredictor(COST, true, 0);
     private static final StepPredictor IN_TURN = new StepPredictor(COST, false, 0);
@@ -237,6 +239,24 @@ class StepPredictorTest {
         assertSeconds(work.tokens(), 4 + 3 / 2.0);
         assertSeconds(work.promptSeconds(), 2 * (8 + 0.036));
         assertSeconds(work.normalisedWork(4), 2 * (8 + 0.036) + 4 * 5.5);
+    }
+
+    /** Up to ten rows take 10 s, twenty take 100 s, and 512 in between 588 s. */
+    @Test
+    void gpuOnlyHasPromptsBesideDecodesUnlessLongStepsAreFewerSeconds() {
+        String stairs = TEXT.replace("linear 1 1\n", "linear 1 10\nlinear 10 10\nlinear 20 100\n");
+        CostModel cost = new CostModel(Profile.parse(stairs, "the test"));
+        StepPredictor predictor = new StepPredictor(cost, true, 0);
+        twoSubBatches();
+        Load reference = new StepDraft(scene.state, BUDGET).load(0);
+        assertSeconds(predictor.gpuOnlySeconds(draft, 0, reference), 4 * (outside(1, 1) + 2 * 10));
+        draft.start(scene.waiting(8), 8, AttentionSite.GPU_FROM_GPU); // 36 pairs, in four steps of one decode
+        assertSeconds(predictor.gpuOnlySeconds(draft, 0, reference), 4 * (outside(1, 1) + 2 * (10 + 0.009)));
+        assertSeconds(predictor.gpuOnlySeconds(draft, 2, reference), 2 * (outside(1, 1) + 2 * (10 + 0.018)));
+        draft.start(scene.waiting(72), 72, AttentionSite.GPU_FROM_GPU); // 2628 pairs more, in steps of 21 rows
+        double prompts = 2 * (cost.linear(512) / 512 * 80 + 2.664);
+        assertSeconds(predictor.gpuOnlySeconds(draft, 0, reference), prompts + 4 * (outside(1, 1) + 2 * 10));
+        assertSeconds(predictor.gpuOnlySeconds(draft, 4, reference), prompts);
     }
 
     @Test
