@@ -54,7 +54,7 @@ class PrefillOffloadTest {
     }
 
     /**
-     * Groups of one layer, whose areas are pages of their own; of two, which kernels copy; and of four, which the copy
+     * Groups of one layer, which are staged in whole pages; of two, which kernels copy; and of four, which the copy
      * engine copies.
      *
      * @param layers a letter per layer: w with a window of 20 tokens, f without

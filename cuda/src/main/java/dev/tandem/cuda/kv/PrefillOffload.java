@@ -25,9 +25,6 @@ import java.util.List;
  * layer is computed: those of the layer before leave, and for a later chunk of a prompt, those of the earlier chunks'
  * KV in the next layer return.
  *
- * <p>Kernels that convert beside the step would wait for room on a multiprocessor, and then keep GEMMs from it (ADR
- * 113).
- *
  * <p>Staging lies in pages that the step borrows from the pool ({@link PrefillStaging}). The first of them hold a layer
  * of the prompts, the others copies of one layer's host blocks. Without pages for copies, kernels convert and copy at
  * once, and the step waits for them. A CUDA graph cannot contain copies that differ per step, so a step with prefill
@@ -246,7 +243,7 @@ public final class PrefillOffload implements AutoCloseable {
             stream.waitFor(left);
         }
         if (!usesCopyEngine) {
-            pools.move(stream, kernels.moveOut, area(), leaving, layer, 1);
+            pools.move(stream, kernels.moveOut, pools.gpu().address(), leaving, layer, 1);
         } else {
             convert(stream, kernels.moveOut, layer, leaving);
             stream.record(copied);
@@ -266,7 +263,7 @@ public final class PrefillOffload implements AutoCloseable {
     private void returnTo(Stream stream, int layer) {
         stream.waitFor(returned);
         if (!usesCopyEngine) {
-            pools.move(stream, kernels.moveIn, area(), returning, layer, 1);
+            pools.move(stream, kernels.moveIn, pools.gpu().address(), returning, layer, 1);
         } else {
             convert(stream, kernels.moveIn, layer, returning);
         }
@@ -292,11 +289,6 @@ public final class PrefillOffload implements AutoCloseable {
         back.record(returned);
     }
 
-    /** Address from which the lists count the layer blocks of the staging. */
-    long area() {
-        return pools.gpu().address();
-    }
-
     /** Layer blocks from a copy to its neighbour; 0 where gaps lie between, so that each is copied alone. */
     private int copyStep() {
         return hostBlockBytes == RATIO * layerBlockBytes ? RATIO : 0;
@@ -307,13 +299,13 @@ public final class PrefillOffload implements AutoCloseable {
                 stream,
                 multiprocessors,
                 1,
-                area(),
+                pools.gpu().address(),
                 pools.gpu().address(),
                 0L,
                 layerBlockBytes / KvPools.WORD,
                 moves.of(layer).address(),
                 1);
-        moves.sum(stream, area(), layer, 1);
+        moves.sum(stream, pools.gpu().address(), layer, 1);
     }
 
     /** Makes the stream wait until all KV is on the host. */

@@ -203,8 +203,7 @@ class KvPoolsTest {
                     for (Move move : moves) {
                         List<Long> parts = staged.get(move.host());
                         for (int i = 0; i < (move.tokens() + 15) / 16; i++) {
-                            assertThat(pools.prefillOffload().area()
-                                            + move.gpu().get(i) * shape.layerBlockBytes())
+                            assertThat(pools.gpu().address() + move.gpu().get(i) * shape.layerBlockBytes())
                                     .as("layer %d, host block %d, part %d", layer, move.host(), i)
                                     .isEqualTo(parts.get(i));
                         }
