@@ -411,19 +411,18 @@ public final class SimulatedExecutor implements Executor {
                                         linear[1] + gpu[0] + gpu[1],
                                         waits ? machine.stageOverhead() : 0,
                                         machine.tripOverhead())
-                                .layers(limits.layers(), cpu[0], cpu[1], gpu[0] + sampledRows(plan))
+                                .layers(limits.layers(), cpu[0], cpu[1], gpu[0] + sampledRowsSeconds(plan))
                         / limits.layers();
         return new LayerTime(slots, resumed, layer, batches == 1 ? cpu[0] : cpu[0] + cpu[1]);
     }
 
     /** Seconds of the GEMMs of the first sub-batch's sampled rows. */
-    private double sampledRows(StepPlan plan) {
-        int outputs = 0;
-        for (Chunk chunk : plan.subBatches().isEmpty()
-                ? List.<Chunk>of()
-                : plan.subBatches().getFirst().chunks()) {
-            outputs += chunk.sampler().isPresent() ? 1 : 0;
-        }
+    private double sampledRowsSeconds(StepPlan plan) {
+        int outputs = (int) plan.subBatches().stream()
+                .limit(1)
+                .flatMap(batch -> batch.chunks().stream())
+                .filter(chunk -> chunk.sampler().isPresent())
+                .count();
         return outputs == 0 ? 0 : machine.linear(padded(outputs));
     }
 

@@ -20,7 +20,7 @@ public final class StepPredictor {
     private final CostModel cost;
     private final boolean overlaps;
     private final long kvBytesPerToken;
-    /** Whether predictions include the work before and after the layers. */
+    /** Whether predictions include the work before and after the layers, and the last layer's wait of a pipeline. */
     private final boolean ends;
 
     /**
@@ -161,11 +161,16 @@ public final class StepPredictor {
         return new Stages(first, second, cost.stageOverhead(), cost.tripOverhead());
     }
 
-    /** @param behind seconds of the GPU's work after the last stage of sub-batch 1 */
+    /**
+     * Seconds of all layers of a pipeline.
+     *
+     * @param behind seconds of the GPU's work after the last stage of sub-batch 1
+     */
     private double layers(Stages stages, double cpu0, double cpu1, double behind) {
-        return overlaps
-                ? stages.layers(cost.layers(), cpu0, cpu1, ends ? behind : Double.POSITIVE_INFINITY)
-                : cost.layers() * (stages.gpu() + cpu0 + cpu1);
+        if (!overlaps) {
+            return cost.layers() * (stages.gpu() + cpu0 + cpu1);
+        }
+        return ends ? stages.layers(cost.layers(), cpu0, cpu1, behind) : cost.layers() * stages.layer(cpu0, cpu1);
     }
 
     /** Seconds of sub-batch 0's work in the last layer that follows the last stage of sub-batch 1. */
