@@ -1,5 +1,6 @@
 package dev.tandem.cuda;
 
+import dev.tandem.cpu.decode.DecodeWarmUp;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cuda.device.CudaLibraries;
@@ -133,6 +134,10 @@ public final class CudaExecutor implements Executor {
                     hardware.load().stream().mapToDouble(MemoryLoad::bandwidth).findFirst();
             Kernels kernels = hardware.kernels();
 
+            Optional<HostAttentionWorkers.Attention> fastest =
+                    hasHostTier ? Optional.of(HostAttentionWorkers.Attention.fastest(shape)) : Optional.empty();
+            fastest.ifPresent(found -> DecodeWarmUp.start(found.all())); // beside the GPU's start, which takes longer
+
             // weights, and all memory whose size does not depend on free memory
             weights = owned.own(new CudaWeights(device, stream, kernels, shape, checkpoint));
             SmPartition partition = SmPartition.of(
@@ -233,8 +238,14 @@ public final class CudaExecutor implements Executor {
                     device.memory().total());
             hostTokens = linkMemory
                     .map(HostLinkMemory::queues)
-                    .map(queues -> owned.own(
-                            new HostTokenTracker(queues, workers(queues, options, time, timeline, attention))));
+                    .map(queues -> owned.own(new HostTokenTracker(
+                            queues,
+                            workers(
+                                    queues,
+                                    options,
+                                    time,
+                                    timeline,
+                                    fastest.orElseThrow().replaced(attention)))));
             timings = new CudaTimings(device, stream, kernels, pools, shape, timer, inputs, hostTokens, time);
             StepLauncher launcher = new StepLauncher(
                     stream,
@@ -293,10 +304,10 @@ public final class CudaExecutor implements Executor {
             CudaOptions options,
             Clock time,
             Timeline timeline,
-            UnaryOperator<PagedDecodeAttention> attention) {
+            HostAttentionWorkers.Attention attention) {
         return new HostAttentionWorkers(
                 queues,
-                HostAttentionWorkers.Attention.fastest(shape, attention),
+                attention,
                 pools::hostBlock,
                 pools.layout(),
                 shape.config()::window,

@@ -69,18 +69,20 @@ public final class HostAttentionWorkers implements AutoCloseable {
      * @param several those of {@link HostAttentionQueues#subtasksPerTake} subtasks
      */
     public record Attention(PagedDecodeAttention whole, PagedDecodeAttention single, PagedDecodeAttention several) {
-        /**
-         * The fastest implementations that this CPU has for a model.
-         *
-         * @param replacement applied to each of them, so that tests can make it fail
-         */
-        public static Attention fastest(ModelShape shape, UnaryOperator<PagedDecodeAttention> replacement) {
+        /** The fastest implementations that this CPU has for a model. */
+        public static Attention fastest(ModelShape shape) {
             int subtasks = HostAttentionQueues.subtasks(shape.config());
             int takes = subtasks / HostAttentionQueues.subtasksPerTake(shape.config());
-            return new Attention(
-                    replacement.apply(fastest(shape, 1)),
-                    replacement.apply(fastest(shape, subtasks)),
-                    replacement.apply(fastest(shape, takes)));
+            return new Attention(fastest(shape, 1), fastest(shape, subtasks), fastest(shape, takes));
+        }
+
+        /** Each implementation's replacement, so that tests can make attention fail. */
+        public Attention replaced(UnaryOperator<PagedDecodeAttention> replacement) {
+            return new Attention(replacement.apply(whole), replacement.apply(single), replacement.apply(several));
+        }
+
+        public List<PagedDecodeAttention> all() {
+            return List.of(whole, single, several);
         }
 
         /** The fastest implementation for the KV heads of one of so many equal parts. */
