@@ -1,5 +1,7 @@
 package dev.tandem.cpu.decode;
 
+import dev.tandem.cpu.simd.Unpack;
+import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -15,8 +17,8 @@ import java.util.SplittableRandom;
  */
 public final class DecodeWarmUp {
     /**
-     * Tokens of the tasks: a new block, a full one, blocks with a partial last one, and more than a segment. A task of
-     * a kind that was not warmed up makes compiled code be compiled again; with one length that takes 0.1 s.
+     * Tokens of the tasks: a new block, a full one, blocks with a partial last one, and more than a segment. A task
+     * that takes a branch which none took before makes compiled code be compiled again, which takes 0.1 s.
      */
     private static final int[] CONTEXTS = {
         1,
@@ -46,7 +48,7 @@ public final class DecodeWarmUp {
             for (int round = 0; round < rounds; round++) {
                 for (Runner runner : runners) {
                     for (int context : CONTEXTS) {
-                        runner.run(context);
+                        runner.run(context, round);
                     }
                 }
             }
@@ -65,6 +67,7 @@ public final class DecodeWarmUp {
         private final long key;
         private final long value;
         private final long out;
+        private final long result;
 
         Runner(PagedDecodeAttention attention, Arena arena, SplittableRandom random) {
             BlockFormat format = attention.format();
@@ -79,11 +82,20 @@ public final class DecodeWarmUp {
             this.value = random(format, format.kvHeads() * format.headDim(), arena, random);
             this.out = arena.allocate((long) attention.heads() * format.headDim() * Float.BYTES, 64)
                     .address();
+            this.result = random(format, attention.heads() * format.headDim(), arena, random);
         }
 
-        void run(int context) {
-            task.set(query, key, value, blocks, context, 0, out);
-            attention.run(task, blocks[0], scratch, partial, sum);
+        /** Half of the tasks do not know the block that is read next, and half have a sliding window. */
+        void run(int context, int round) {
+            task.set(query, key, value, blocks, context, round % 4 < 2 ? 0 : context / 2, out);
+            attention.run(task, round % 2 == 0 ? blocks[0] : 0, scratch, partial, sum);
+            if (attention.format().type() != DataType.FLOAT32) {
+                Unpack.fromFloats(
+                        attention.format().type(),
+                        out,
+                        attention.heads() * attention.format().headDim(),
+                        result);
+            }
         }
 
         /** Address of random values of the format's type. */
