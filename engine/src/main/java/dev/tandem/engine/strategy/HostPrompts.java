@@ -92,15 +92,16 @@ enum HostPrompts {
             return NONE;
         }
         // an empty host has no tokens to hide behind long steps; as sequences end, the GPU itself may take the prompts
-        return best.kind() == Kind.HOST_TOKENS_IN_BOTH && onHost(draft.state()) > 0 ? IN_BALANCE : PIGGYBACKED;
+        boolean hides = best.kind() == Kind.HOST_TOKENS_IN_BOTH && onHost(draft.state()) > 0;
+        // a host that is filled pays for these long steps only later, so a queue that ends soon goes on piggybacked
+        return hides && unlessQueueEnds(draft, predictor, rules) == IN_BALANCE ? IN_BALANCE : PIGGYBACKED;
     }
 
     /**
-     * How prompts that cannot all be piggybacked start on the host. In long steps running requests get few tokens, and
-     * after the queue the run waits for the last of them. So a host without a clear gain pays only for a queue that
-     * lasts, or once it holds more sequences than the GPU decodes: then the estimate is 0 in most steps. Without that
-     * exception two runs of 1000/400 lost 4 % and 7 %; twice as many sequences gives the same
-     * (docs/results/constants.jsonl).
+     * How prompts start on the host where they take long steps. In these running requests get few tokens, and after the
+     * queue the run waits for the last of them. So a host without a clear gain pays only for a queue that lasts, or
+     * once it holds more sequences than the GPU decodes: then the estimate is 0 in most steps. Without that exception
+     * two runs of 1000/400 lost 4 % and 7 %; twice as many sequences gives the same (docs/results/constants.jsonl).
      *
      * <p>The estimate is the gain of a full host. The requests that fill it have half of it on average, so a queue that
      * is hardly longer gains less. While the host is empty, prompts start as in gpu-only.

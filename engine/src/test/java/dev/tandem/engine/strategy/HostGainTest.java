@@ -266,6 +266,35 @@ class HostGainTest {
         assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH)).isEqualTo(HostPrompts.IN_BALANCE);
     }
 
+    /** A host of 12 tokens gains 27.5 %, and one of 13 gains 33.6 %; the requests that fill it have half of that. */
+    @ParameterizedTest
+    @CsvSource({"11, PIGGYBACKED", "12, IN_BALANCE"})
+    void promptsBesideFewDecodesTakeLongStepsForAClearGain(int waiting, HostPrompts expected) {
+        Pipeline pipeline = pipeline(TestProfile.model(), PIGGYBACKED);
+        assertThat(chosen(pipeline, besideFewDecodes(waiting), Kind.HOST_TOKENS_IN_BOTH))
+                .isEqualTo(expected);
+    }
+
+    @Test
+    void promptsBesideFewDecodesTakeLongStepsForAQueueThatLasts() {
+        Pipeline pipeline = pipeline(TestProfile.model(), PIGGYBACKED);
+        Scene scene = besideFewDecodes(7);
+        assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH)).isEqualTo(HostPrompts.PIGGYBACKED);
+        for (int step = 0; step < 1024; step++) {
+            pipeline.completed(new StepDraft(scene.state, BUDGET), 1); // the queue does not shrink
+        }
+        assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH)).isEqualTo(HostPrompts.IN_BALANCE);
+    }
+
+    private static Scene besideFewDecodes(int waiting) {
+        Scene scene = fullGpu();
+        scene.host(40);
+        for (int i = 0; i < waiting; i++) {
+            scene.waiting(100);
+        }
+        return scene;
+    }
+
     @Test
     void aFilledHostStaysFullForAQueueThatEnds() {
         StepDraft asManyAsTheGpu = draftOfAQueueThatEnds(TestProfile.withCpu(0.01), 8);
