@@ -604,14 +604,14 @@ def verdicts():
         svg.box(16 + 200 * i, 38, 16, 16, css)
         svg.text(38 + 200 * i, 51, kind)
     for j, fidelity in enumerate(fidelities):
-        svg.text(160 + 300 * j, 82, fidelity, "small")
+        svg.text(130 + 210 * j, 82, fidelity, "small")
     for i, (paper, figure) in enumerate(figures):
         y = 90 + 24 * i
         svg.text(16, y + 13, f"{paper.upper()} {figure.removeprefix('fig')}")
         for j, fidelity in enumerate(fidelities):
             claims = [r for r in rows if (r["paper"], r["figure"], r["fidelity"]) == (paper, figure, fidelity)]
             for k, claim in enumerate(claims):
-                svg.box(160 + 300 * j + 22 * k, y, 16, 16, kinds[claim["verdict"]])
+                svg.box(130 + 210 * j + 22 * k, y, 16, 16, kinds[claim["verdict"]])
     return svg
 
 
