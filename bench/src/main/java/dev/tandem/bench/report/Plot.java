@@ -13,13 +13,19 @@ import java.util.stream.Stream;
  * @param marks single values; those of one name share a symbol
  */
 public record Plot(String title, Axis x, Axis y, List<Series> series, List<Mark> marks) {
-    private static final int WIDTH = 760;
     private static final int HEIGHT = 400;
     private static final int LEFT = 76;
-    private static final int RIGHT = 190;
+    /** Where the axes end; the legend follows. */
+    private static final int RIGHT = 570;
+
     private static final int TOP = 44;
     private static final int BOTTOM = 56;
     private static final int LEGEND_LINE = 20;
+    private static final int LEGEND_TEXT = RIGHT + 46;
+    /** Pixels for a letter of the legend, which is 11 pixels high and 5.5 wide on average in Chromium. */
+    private static final int LETTER = 6;
+
+    private static final int MIN_WIDTH = 760;
     private static final int COLOURS = 8;
 
     /** Curves differ in colour and in the pattern of their lines, so that no one needs to tell colours apart. */
@@ -63,14 +69,16 @@ public record Plot(String title, Axis x, Axis y, List<Series> series, List<Mark>
     public String svg() {
         Axis.Range across = x.range(values(true));
         Axis.Range up = y.range(values(false));
+        List<String> names = markNames();
+        int width = width(names);
         StringBuilder out = new StringBuilder();
         out.append(String.format(
                 Locale.ROOT,
                 "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 %d %d\" width=\"%d\""
                         + " role=\"img\" aria-label=\"%s\">\n",
-                WIDTH,
+                width,
                 HEIGHT,
-                WIDTH,
+                width,
                 escape(title)));
         out.append(STYLE);
         text(out, LEFT, 24, "title", "start", title);
@@ -78,7 +86,6 @@ public record Plot(String title, Axis x, Axis y, List<Series> series, List<Mark>
         for (int i = 0; i < series.size(); i++) {
             curve(out, series.get(i), i, across, up);
         }
-        List<String> names = markNames();
         for (Mark mark : marks) {
             if (x.shows(mark.x()) && y.shows(mark.y())) {
                 symbol(out, names.indexOf(mark.name()), across(across, mark.x()), up(up, mark.y()));
@@ -86,6 +93,15 @@ public record Plot(String title, Axis x, Axis y, List<Series> series, List<Mark>
         }
         legend(out, names);
         return out.append("</svg>\n").toString();
+    }
+
+    /** Wide enough for the longest name of the legend. */
+    private int width(List<String> markNames) {
+        int longest = Stream.concat(series.stream().map(Series::name), markNames.stream())
+                .mapToInt(String::length)
+                .max()
+                .orElse(0);
+        return Math.max(MIN_WIDTH, LEGEND_TEXT + LETTER * longest);
     }
 
     private List<Double> values(boolean horizontal) {
@@ -105,7 +121,7 @@ public record Plot(String title, Axis x, Axis y, List<Series> series, List<Mark>
     }
 
     private static double across(Axis.Range range, double value) {
-        return LEFT + range.position(value) * (WIDTH - LEFT - RIGHT);
+        return LEFT + range.position(value) * (RIGHT - LEFT);
     }
 
     private static double up(Axis.Range range, double value) {
@@ -113,11 +129,10 @@ public record Plot(String title, Axis x, Axis y, List<Series> series, List<Mark>
     }
 
     private void axes(StringBuilder out, Axis.Range across, Axis.Range up) {
-        int right = WIDTH - RIGHT;
         int bottom = HEIGHT - BOTTOM;
         for (double tick : up.ticks()) {
             double at = up(up, tick);
-            path(out, "grid", "", List.of(new Series.Point(LEFT, at), new Series.Point(right, at)));
+            path(out, "grid", "", List.of(new Series.Point(LEFT, at), new Series.Point(RIGHT, at)));
             text(out, LEFT - 8, at + 4, "small", "end", Axis.text(tick));
         }
         for (double tick : across.ticks()) {
@@ -125,9 +140,9 @@ public record Plot(String title, Axis x, Axis y, List<Series> series, List<Mark>
             path(out, "grid", "", List.of(new Series.Point(at, TOP), new Series.Point(at, bottom)));
             text(out, at, bottom + 18, "small", "middle", Axis.text(tick));
         }
-        path(out, "axis", "", List.of(new Series.Point(LEFT, bottom), new Series.Point(right, bottom)));
+        path(out, "axis", "", List.of(new Series.Point(LEFT, bottom), new Series.Point(RIGHT, bottom)));
         path(out, "axis", "", List.of(new Series.Point(LEFT, TOP), new Series.Point(LEFT, bottom)));
-        text(out, (LEFT + right) / 2.0, HEIGHT - 14, "small", "middle", x.label());
+        text(out, (LEFT + RIGHT) / 2.0, HEIGHT - 14, "small", "middle", x.label());
         out.append(String.format(
                 Locale.ROOT,
                 "<text transform=\"translate(16 %s) rotate(-90)\" class=\"small\" text-anchor=\"middle\">%s</text>\n",
@@ -156,7 +171,7 @@ public record Plot(String title, Axis x, Axis y, List<Series> series, List<Mark>
     }
 
     private void legend(StringBuilder out, List<String> names) {
-        int left = WIDTH - RIGHT + 16;
+        int left = RIGHT + 16;
         double at = TOP + 8;
         for (int i = 0; i < series.size(); i++, at += LEGEND_LINE) {
             String colour = " c" + i % COLOURS;
@@ -165,11 +180,11 @@ public record Plot(String title, Axis x, Axis y, List<Series> series, List<Mark>
                     "line" + colour,
                     DASHES[i % DASHES.length],
                     List.of(new Series.Point(left, at), new Series.Point(left + 24, at)));
-            text(out, left + 30, at + 4, "small", "start", series.get(i).name());
+            text(out, LEGEND_TEXT, at + 4, "small", "start", series.get(i).name());
         }
         for (int i = 0; i < names.size(); i++, at += LEGEND_LINE) {
             symbol(out, i, left + 12, at);
-            text(out, left + 30, at + 4, "small", "start", names.get(i));
+            text(out, LEGEND_TEXT, at + 4, "small", "start", names.get(i));
         }
     }
 

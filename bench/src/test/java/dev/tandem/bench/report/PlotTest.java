@@ -47,6 +47,17 @@ class PlotTest {
     }
 
     @Test
+    void aPlotHasRoomForTheLongestNameOfItsLegend() {
+        Series named = Series.of("a".repeat(27), List.of(new Series.Point(1, 1)));
+        Plot plot = Plot.of("", Axis.linear(""), Axis.linear(""), List.of(named));
+        assertThat(plot.svg()).contains("viewBox=\"0 0 778 400\" width=\"778\"");
+        Mark mark = new Mark("b".repeat(30), 1, 1);
+        assertThat(new Plot("", plot.x(), plot.y(), plot.series(), List.of(mark)).svg())
+                .contains("width=\"796\"");
+        assertThat(Plot.of("", plot.x(), plot.y(), List.of(CURVE)).svg()).contains("width=\"760\"");
+    }
+
+    @Test
     void ticksAreRoundAndCoverTheValues() {
         Axis.Range linear = Axis.linear("").range(List.of(0.3, 3.9));
         assertThat(linear.low()).isZero();
