@@ -12,11 +12,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 class DecodeWarmUpTest {
-    /**
-     * Computes nothing and keeps what it was given. The real implementations are left out: after a few tasks of other
-     * lengths the JIT compiler makes code that allocates, which a test of DecodeAttentionTest in the same JVM would
-     * find.
-     */
+    /** Computes nothing and keeps what it was given; {@link DecodeAllocationTest} runs real implementations. */
     private record Recorded(
             BlockFormat format,
             int heads,
