@@ -1,7 +1,6 @@
 package dev.tandem.cpu.decode;
 
 import dev.tandem.cpu.simd.Unpack;
-import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -27,12 +26,16 @@ public final class DecodeWarmUp {
         3 * BlockFormat.TOKENS + 8,
         (PagedDecodeAttention.SEGMENT_BLOCKS + 1) * BlockFormat.TOKENS - 10
     };
-    /** Tried: 50, 100, 250 and 500; after 250 the next 200 tasks take 1.1 times as long as after 500 (ADR 115). */
-    private static final int ROUNDS = 250;
+    /** After 100 rounds the next tasks take 1.7 times as long, and after 500 no shorter (ADR 115). */
+    static final int ROUNDS = 250;
 
     private DecodeWarmUp() {}
 
-    /** Starts the warm-up on a daemon thread and returns at once. */
+    /**
+     * Starts the warm-up on a daemon thread and returns at once.
+     *
+     * @param implementations for KV of 16-bit types, which a GPU has
+     */
     public static void start(List<PagedDecodeAttention> implementations) {
         Thread.ofPlatform().daemon().name("tandem-decode-warm-up").start(() -> run(implementations, ROUNDS));
     }
@@ -89,13 +92,12 @@ public final class DecodeWarmUp {
         void run(int context, int round) {
             task.set(query, key, value, blocks, context, round % 4 < 2 ? 0 : context / 2, out);
             attention.run(task, round % 2 == 0 ? blocks[0] : 0, scratch, partial, sum);
-            if (attention.format().type() != DataType.FLOAT32) {
-                Unpack.fromFloats(
-                        attention.format().type(),
-                        out,
-                        attention.heads() * attention.format().headDim(),
-                        result);
-            }
+            // workers return the result in the model's type
+            Unpack.fromFloats(
+                    attention.format().type(),
+                    out,
+                    attention.heads() * attention.format().headDim(),
+                    result);
         }
 
         /** Address of random values of the format's type. */

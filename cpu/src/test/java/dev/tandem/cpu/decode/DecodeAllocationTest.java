@@ -48,7 +48,7 @@ class DecodeAllocationTest {
     public static void main(String[] args) {
         BlockFormat format = new BlockFormat(2, 64, DataType.valueOf(args[0]));
         List<PagedDecodeAttention> implementations = DecodeImplementations.all(format, 6);
-        DecodeWarmUp.run(implementations, 250);
+        DecodeWarmUp.run(implementations, DecodeWarmUp.ROUNDS);
         var threads = (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
         for (PagedDecodeAttention attention : implementations) {
             try (Arena arena = Arena.ofConfined()) {

@@ -49,7 +49,9 @@ class DecodeWarmUpTest {
     }
 
     @ParameterizedTest
-    @EnumSource(DataType.class)
+    @EnumSource(
+            value = DataType.class,
+            names = {"BFLOAT16", "FLOAT16"})
     void everyImplementationGetsEveryKindOfTask(DataType type) {
         List<Recorded> implementations =
                 List.of(new Recorded(new BlockFormat(2, 48, type), 6), new Recorded(new BlockFormat(1, 48, type), 3));

@@ -81,6 +81,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
             return new Attention(replacement.apply(whole), replacement.apply(single), replacement.apply(several));
         }
 
+        /** The three implementations. */
         public List<PagedDecodeAttention> all() {
             return List.of(whole, single, several);
         }

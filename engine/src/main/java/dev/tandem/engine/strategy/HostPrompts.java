@@ -93,13 +93,13 @@ enum HostPrompts {
         }
         // an empty host has no tokens to hide behind long steps; as sequences end, the GPU itself may take the prompts
         boolean hides = best.kind() == Kind.HOST_TOKENS_IN_BOTH && onHost(draft.state()) > 0;
-        // a host that is filled pays for these long steps only later, so a queue that ends soon goes on piggybacked
+        // a filled host pays for its long steps only later, so prompts of a queue that ends soon stay piggybacked
         return hides && unlessQueueEnds(draft, predictor, rules) == IN_BALANCE ? IN_BALANCE : PIGGYBACKED;
     }
 
     /**
-     * How prompts start on the host where they take long steps. In these running requests get few tokens, and after the
-     * queue the run waits for the last of them. So a host without a clear gain pays only for a queue that lasts, or
+     * How prompts start on the host where they take long steps. In these, running requests get few tokens, and after
+     * the queue the run waits for the last of them. So a host without a clear gain pays only for a queue that lasts, or
      * once it holds more sequences than the GPU decodes: then the estimate is 0 in most steps. Without that exception
      * two runs of 1000/400 lost 4 % and 7 %; twice as many sequences gives the same (docs/results/constants.jsonl).
      *
