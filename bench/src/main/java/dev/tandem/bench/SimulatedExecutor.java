@@ -19,6 +19,7 @@ import dev.tandem.engine.step.SubBatch;
 import dev.tandem.engine.strategy.Stages;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -150,7 +151,7 @@ public final class SimulatedExecutor implements Executor {
         }
         int slots = plan.slotsPerLayer() == 0 && plan.admissions().isEmpty() ? 0 : slots(plan);
         double load = (hostTokens.isEmpty() ? 1 : machine.hostLoad()) * errors.step();
-        SlotLayers slotLayers = slotLayers(plan, slots);
+        int[] slotsByLayer = slotsByLayer(plan, slots);
         for (Admission admission : plan.admissions()) {
             HostToken hostToken = new HostToken(admission);
             hostTokens.put(admission.sequence(), hostToken);
@@ -163,16 +164,16 @@ public final class SimulatedExecutor implements Executor {
                 .toList();
         List<StepResult.Sampled> sampled = new ArrayList<>();
         resumed.forEach(token -> sampled.add(sampled(token)));
-        int lastSlots = slotLayers.contains(limits.layers() - 1) ? slots : 0;
+        int lastSlots = occupiedLayersOnly ? 0 : slotsByLayer[limits.layers() - 1];
         double ends = ends(plan, lastSlots, resumed.size()) / limits.layers();
         double seconds = 0;
         LayerTime layer = null;
         List<List<HostToken>> inFlight = byLayer();
         for (int at = 0; at < limits.layers(); at++) {
             List<HostToken> rejoining =
-                    inFlight.isEmpty() ? List.of() : rejoining(inFlight.get(at), start + seconds, slots);
+                    inFlight.isEmpty() ? List.of() : rejoining(inFlight.get(at), start + seconds, slotsByLayer[at]);
             Resumed more = Resumed.at(resumed, at, span);
-            int rows = occupiedLayersOnly ? rejoining.size() : slotLayers.contains(at) ? slots : 0;
+            int rows = occupiedLayersOnly ? rejoining.size() : slotsByLayer[at];
             if (layer == null || layer.slots() != rows || !layer.resumed().equals(more)) {
                 layer = layer(plan, rows, more);
             }
@@ -235,35 +236,26 @@ public final class SimulatedExecutor implements Executor {
         return Math.min(rounded, limits.slotsPerLayer());
     }
 
-    /** The layers at which a step computes its slots. */
-    private record SlotLayers(int first, int last) {
-        static final SlotLayers ALL = new SlotLayers(0, Integer.MAX_VALUE);
-        static final SlotLayers NONE = new SlotLayers(0, -1);
-
-        boolean contains(int layer) {
-            return first <= layer && layer <= last;
-        }
-    }
-
     /**
-     * The layers at which the CUDA executor computes slots. Where graphs usually have as many, or tokens finish within
-     * the step, these are all layers. Otherwise slots are computed only where tokens may return, unless that is most
-     * layers.
+     * How many slots the CUDA executor computes at each layer [layers]. Where graphs usually have as many, or tokens
+     * finish within the step, these are all. Otherwise they are the tokens that may return there, unless that is more
+     * than half of all.
      */
-    private SlotLayers slotLayers(StepPlan plan, int slots) {
-        if (occupiedLayersOnly) {
-            return SlotLayers.NONE;
+    private int[] slotsByLayer(StepPlan plan, int slots) {
+        int[] all = new int[limits.layers()];
+        Arrays.fill(all, slots);
+        if (occupiedLayersOnly || slots <= USUAL_SLOTS || !plan.resume().isEmpty()) {
+            return all;
         }
-        if (slots <= USUAL_SLOTS || !plan.resume().isEmpty()) {
-            return SlotLayers.ALL;
-        }
-        int first = plan.admissions().isEmpty() ? limits.layers() : 0;
-        int last = 0;
+        int[] returning = new int[limits.layers()];
+        returning[0] = plan.admissions().size(); // their QKV projection counts as a layer
         for (HostToken hostToken : hostTokens.values()) {
-            first = Math.min(first, hostToken.layer);
-            last = Math.max(last, hostToken.layer + LAYERS_UNSEEN);
+            int end = Math.min(hostToken.layer + LAYERS_UNSEEN + 1, limits.layers());
+            for (int layer = hostToken.layer; layer < end; layer++) {
+                returning[layer] = Math.min(returning[layer] + 1, slots);
+            }
         }
-        return last - first + 1 > limits.layers() / 2 ? SlotLayers.ALL : new SlotLayers(first, last);
+        return Arrays.stream(returning).sum() > slots * limits.layers() / 2 ? all : returning;
     }
 
     /** In-flight tokens by their layer, so that a step visits a token once per layer it computes; empty without any. */

@@ -94,6 +94,17 @@ class SimulatedSlotsTest {
         assertThat(seconds(0, 100)).as("they stand at layer 0").isCloseTo(3 * 128 + LAYERS - 3, within(1e-3));
     }
 
+    @Test
+    void aLayerHasAsManySlotsAsTokensThatMayReturnThere() {
+        assertThat(seconds(100, 0)).isCloseTo(128 + LAYERS - 1, within(1e-3));
+        assertThat(seconds(20, 100))
+                .as("20 tokens enter, and 100 stand at layer 0")
+                .isCloseTo(3 * 128 + LAYERS - 3, within(1e-3));
+        assertThat(seconds(0, 120))
+                .as("20 tokens stand at layer 0, and 100 at layer 1")
+                .isCloseTo(24 + 2 * 128 + 128 + LAYERS - 4, within(1e-3));
+    }
+
     /** With more rows than a graph has, or in two sub-batches, steps compute slots where others do. */
     @Test
     void manySlotsAreComputedWhereTokensMayReturnBesideManyRowsToo() {

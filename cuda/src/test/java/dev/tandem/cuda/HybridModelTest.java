@@ -55,7 +55,6 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.CsvSource;
-import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /** Logits and greedy tokens of sequences with KV on the host, compared with Hugging Face transformers. */
@@ -553,13 +552,19 @@ class HybridModelTest {
         TWO_SUB_BATCHES
     }
 
+    private static Stream<Arguments> cohorts() {
+        return Arrays.stream(CohortStep.values())
+                .flatMap(kind -> Stream.of(Arguments.of(kind, COHORT), Arguments.of(kind, COHORT / 2 + 7)));
+    }
+
     /**
-     * A cohort of tokens with different contexts beside prompts. A step computes its slots before layer 0 alone where
-     * the cohort enters, at all five layers where it stands at the first three, and later where it stands.
+     * A cohort of tokens with different contexts beside prompts. A step computes as many slots at each of the five
+     * layers as tokens may return there: before layer 0 alone where the cohort enters, and later where it stands. A
+     * cohort whose second part enters two steps later stands at several layers.
      */
     @ParameterizedTest
-    @EnumSource(CohortStep.class)
-    void aCohortBesidePromptsGivesTheLogitsOfTheGpu(CohortStep kind) throws IOException {
+    @MethodSource("cohorts")
+    void aCohortBesidePromptsGivesTheLogitsOfTheGpu(CohortStep kind, int firstPart) throws IOException {
         int[] tokens = Golden.of("llama31").prompt();
         int[] random = new SplittableRandom(5).ints(200, 3, 301).toArray();
         int contexts = 10;
@@ -613,7 +618,9 @@ class HybridModelTest {
                                 step++,
                                 List.of(),
                                 batches,
-                                steps == 0 ? admissions : List.of(),
+                                steps == 0
+                                        ? admissions.subList(0, firstPart)
+                                        : steps == 2 ? admissions.subList(firstPart, COHORT) : List.of(),
                                 COHORT,
                                 List.of(),
                                 List.of()));

@@ -64,7 +64,7 @@ public final class CudaForward {
      * A sub-batch of a step.
      *
      * @param extent at the layer where it has most rows
-     * @param slotLayers where it has those of in-flight tokens
+     * @param slotLayers how many rows of in-flight tokens it has at which layer
      * @param scored rows of prompts whose next token is scored
      */
     public record Pass(StepInputs step, Extent extent, SlotLayers slotLayers, ScoredRows scored) {

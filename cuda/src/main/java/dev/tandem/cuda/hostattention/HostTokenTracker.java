@@ -9,6 +9,7 @@ import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.step.StepTimes;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Optional;
@@ -93,23 +94,20 @@ public final class HostTokenTracker implements AutoCloseable {
     }
 
     /**
-     * The earliest and the latest layer at which in-flight tokens may return in the next step; empty without any. When
-     * the step is submitted, a token may have reached the layer after the last that a worker has seen, and the step
-     * before may still move it by one more.
+     * How many in-flight tokens may return at each layer in the next step [layers]. A token may return at any of
+     * several layers: when the step is submitted, it may have reached the layer after the last that a worker has seen,
+     * and the step before may still move it by one more.
      */
-    public Optional<ReturnLayers> returnLayers() {
-        int first = Integer.MAX_VALUE;
-        int last = -1;
+    public List<Integer> returning(int layers) {
+        int[] tokens = new int[layers];
         for (HostToken hostToken : queues.all()) {
-            int layer = hostToken.earliestLayer();
-            first = Math.min(first, layer);
-            last = Math.max(last, layer);
+            int first = hostToken.earliestLayer();
+            for (int layer = first; layer <= Math.min(first + LAYERS_UNSEEN, layers - 1); layer++) {
+                tokens[layer]++;
+            }
         }
-        return last < 0 ? Optional.empty() : Optional.of(new ReturnLayers(first, last + LAYERS_UNSEEN));
+        return Arrays.stream(tokens).boxed().toList();
     }
-
-    /** Layers at which in-flight tokens may return; the last may lie beyond the model's. */
-    public record ReturnLayers(int first, int last) {}
 
     /** Registers a same-layer token of the next step. */
     public HostToken admitSameLayer(Admission admission) {

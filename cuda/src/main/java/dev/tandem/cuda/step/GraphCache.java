@@ -129,7 +129,7 @@ public final class GraphCache implements AutoCloseable {
         graph(key).ifPresentOrElse(stream::launch, () -> run(List.of(new Pass(inputs, extent(key)))));
     }
 
-    /** Launches a step kernel by kernel that computes its slots at some layers only. */
+    /** Launches a step kernel by kernel that counts its slots by layer. */
     void launchAtLayers(Key key, SlotLayers layers) {
         run(List.of(new Pass(inputs, extent(key), layers)));
     }

@@ -2,7 +2,6 @@ package dev.tandem.cuda.step;
 
 import dev.tandem.cuda.forward.SlotLayers;
 import dev.tandem.cuda.hostattention.HostLinkMemory;
-import dev.tandem.cuda.hostattention.HostTokenTracker.ReturnLayers;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.AttentionSite;
@@ -131,18 +130,20 @@ public final class PlanRows {
     }
 
     /**
-     * The layers at which a step computes its slots. Empty for all layers: where that is most of them, where slots are
-     * few, and where tokens finish within the step, because resumed tokens have their rows behind slots.
+     * How many slots a step computes at each layer. Empty for all of them at every layer: where slots are few, where
+     * that would be more than half of them, and where tokens finish within the step, because resumed tokens have their
+     * rows behind slots.
      *
-     * @param returns layers at which in-flight tokens may return, without those that the plan admits; empty without any
+     * @param returning in-flight tokens that may return at each layer [layers], without those that the plan admits
      */
-    static Optional<SlotLayers> slotLayers(StepPlan plan, int slots, Optional<ReturnLayers> returns, int layers) {
+    static Optional<SlotLayers> slotLayers(StepPlan plan, int slots, List<Integer> returning) {
         if (slots <= HostLinkMemory.USUAL_SLOTS || !plan.resume().isEmpty()) {
             return Optional.empty();
         }
-        int first =
-                plan.admissions().isEmpty() ? returns.map(ReturnLayers::first).orElse(0) : -1;
-        int last = Math.min(returns.map(ReturnLayers::last).orElse(-1), layers - 1);
-        return last - first + 1 > layers / 2 ? Optional.empty() : Optional.of(SlotLayers.between(first, last));
+        List<Integer> counts = new ArrayList<>(returning.size() + 1);
+        counts.add(plan.admissions().size());
+        returning.forEach(tokens -> counts.add(Math.min(tokens, slots)));
+        int all = counts.stream().mapToInt(Integer::intValue).sum();
+        return all > slots * returning.size() / 2 ? Optional.empty() : Optional.of(SlotLayers.counting(counts));
     }
 }

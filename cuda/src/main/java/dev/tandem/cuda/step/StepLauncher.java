@@ -279,8 +279,8 @@ public final class StepLauncher {
     }
 
     /**
-     * Replays a step by its graph, or graphs. A captured step computes its slots at every layer, so a step that
-     * computes them at some layers only is run kernel by kernel.
+     * Replays a step by its graph, or graphs. A captured step computes all slots at every layer, so a step that counts
+     * them by layer is run kernel by kernel.
      */
     private Launched replayOrRun(
             StepPlan plan,
@@ -295,9 +295,9 @@ public final class StepLauncher {
                 : replay(plan, chunks, rows, slots, sampling, SlotLayers.ALL, replay);
     }
 
-    /** The layers that need the plan's slots, before its tokens enter; empty for all layers. */
+    /** The plan's slots by layer, before its tokens enter; empty for all of them at every layer. */
     private Optional<SlotLayers> slotLayers(StepPlan plan, int slots) {
-        return PlanRows.slotLayers(plan, slots, hostTokens.flatMap(HostTokenTracker::returnLayers), layers);
+        return hostTokens.flatMap(tokens -> PlanRows.slotLayers(plan, slots, tokens.returning(layers)));
     }
 
     private Launched replay(
@@ -325,7 +325,7 @@ public final class StepLauncher {
         pools.upload(stream);
         step.upload(stream);
         launch.accept(key);
-        int returned = slotLayers.after(layers - 1) ? slots : 0;
+        int returned = slotLayers.after(layers - 1, slots);
         return new Launched(step, sampled, onGpu, firstSample, returned, 0, draws, Set.of(), List.of());
     }
 
@@ -390,7 +390,7 @@ public final class StepLauncher {
         scores.upload(stream);
         graphs.launch(passes, padded);
         int waiting = sameLayer + resumed.size() > 0 ? passes.size() : 0;
-        int returned = (slotLayers.after(layers - 1) ? slots : 0) + resumed.size();
+        int returned = slotLayers.after(layers - 1, slots) + resumed.size();
         return new Launched(inputs.first(), sampled, onGpu, sampled.size(), returned, waiting, draws, Set.of(), scored);
     }
 

@@ -1,6 +1,7 @@
 package dev.tandem.cuda.forward;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.util.List;
 import java.util.stream.IntStream;
@@ -34,22 +35,32 @@ class SlotLayersTest {
 
     @Test
     void aCohortIsComputedWhereItStands() {
-        SlotLayers layers = SlotLayers.between(2, 3);
+        SlotLayers layers = SlotLayers.counting(List.of(0, 0, 0, 128, 40, 0, 0));
         Extent largest = largest(128, layers);
-        assertThat(rows(largest, layers)).containsExactly(5, 5, 5, 133, 133, 5, 5);
+        assertThat(rows(largest, layers)).containsExactly(5, 5, 5, 133, 45, 5, 5);
         Extent last = layers.after(largest, LAYERS - 1);
         assertThat(last.sampled()).isEqualTo(OWN_SAMPLES);
         assertThat(last.firstSlot()).isEqualTo(Integer.MAX_VALUE);
-        assertThat(layers.after(largest, 2).firstSlot()).isEqualTo(OWN_ROWS);
-        assertThat(layers.after(largest, 2).slots()).isEqualTo(128);
+        assertThat(layers.after(largest, 3).firstSlot()).as("the first slots").isEqualTo(OWN_ROWS);
+        assertThat(layers.after(largest, 3).slots()).isEqualTo(40);
+        assertThat(layers.after(largest, 3).sampled()).isEqualTo(OWN_SAMPLES + 40);
+        assertThat(layers.after(2, 128)).isEqualTo(128);
+        assertThat(layers.after(3, 128)).isEqualTo(40);
     }
 
     @Test
     void tokensThatEnterAreComputedBeforeLayer0() {
-        SlotLayers enter = SlotLayers.between(-1, -1);
+        SlotLayers enter = SlotLayers.counting(List.of(16, 0, 0, 0, 0, 0, 0));
         assertThat(rows(largest(16, enter), enter)).containsExactly(21, 5, 5, 5, 5, 5, 5);
-        SlotLayers last = SlotLayers.between(4, 5);
-        assertThat(rows(largest(16, last), last)).containsExactly(5, 5, 5, 5, 5, 21, 21);
+        SlotLayers last = SlotLayers.counting(List.of(0, 0, 0, 0, 0, 16, 9));
+        assertThat(rows(largest(16, last), last)).containsExactly(5, 5, 5, 5, 5, 21, 14);
+    }
+
+    @Test
+    void slotsByLayerLeaveResumedTokensNoPlace() {
+        assertThatThrownBy(() -> new SlotLayers(List.of(0, 8), List.of(3, 3)))
+                .isInstanceOf(IllegalArgumentException.class)
+                .hasMessageContaining("2 resumed tokens");
     }
 
     /** A token that has passed i layers is not computed at these again. */

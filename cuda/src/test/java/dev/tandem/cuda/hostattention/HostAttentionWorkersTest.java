@@ -567,7 +567,7 @@ class HostAttentionWorkersTest {
     void resumedTokensWithMostLayersLeftComeFirst() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
             HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
-            assertThat(tracker.returnLayers()).isEmpty();
+            assertThat(tracker.returning(6)).containsOnly(0);
             List<HostToken> hostTokens = List.of(rig.admit(1, 0, 0), rig.admit(2, 0, 1), rig.admit(3, 0, 2));
             for (int token = 0; token < 3; token++) {
                 int layers = List.of(3, 1, 2).get(token);
@@ -576,9 +576,10 @@ class HostAttentionWorkersTest {
                     rig.receive();
                 }
             }
-            assertThat(tracker.returnLayers())
-                    .as("a token may be two layers beyond the last that a worker has seen")
-                    .contains(new HostTokenTracker.ReturnLayers(0, 2 + 2));
+            assertThat(tracker.returning(6))
+                    .as("a token may be two layers beyond the last that a worker has seen: 0, 1 or 2")
+                    .containsExactly(1, 2, 3, 2, 1, 0);
+            assertThat(tracker.returning(4)).as("of four layers").containsExactly(1, 2, 3, 2);
             assertThat(tracker.resume(List.of(1L, 2L, 3L)))
                     .containsExactly(
                             new HostTokenTracker.Resumed(hostTokens.get(1), 0),

@@ -5,7 +5,6 @@ import static org.assertj.core.api.Assertions.assertThatCode;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.cuda.forward.SlotLayers;
-import dev.tandem.cuda.hostattention.HostTokenTracker.ReturnLayers;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.kv.KvView;
 import dev.tandem.engine.request.SamplingParams;
@@ -16,10 +15,10 @@ import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.SubBatch;
+import java.util.Collections;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
-import java.util.stream.IntStream;
 import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -54,21 +53,20 @@ class PlanRowsTest {
         assertThat(PlanRows.slots(plan(wanted, resumed), max)).isEqualTo(slots);
     }
 
-    private static Optional<SlotLayers> slotLayers(int slots, int resumed, Optional<ReturnLayers> returns) {
-        return PlanRows.slotLayers(plan(slots, resumed), slots, returns, LAYERS);
+    private static Optional<SlotLayers> slotLayers(int slots, int resumed, Integer... returning) {
+        return PlanRows.slotLayers(plan(slots, resumed), slots, List.of(returning));
     }
 
     @Test
-    void aCohortIsComputedWhereItMayReturn() {
-        assertThat(slotLayers(128, 0, Optional.of(new ReturnLayers(2, 4)))).contains(SlotLayers.between(2, 4));
-        assertThat(slotLayers(128, 0, Optional.of(new ReturnLayers(6, 8))))
-                .as("layers that the model has")
-                .contains(SlotLayers.between(6, 7));
-        assertThat(slotLayers(128, 0, Optional.empty()))
+    void aLayerHasAsManySlotsAsTokensThatMayReturnThere() {
+        assertThat(slotLayers(128, 0, 0, 0, 100, 120, 120, 20, 20, 0))
+                .contains(SlotLayers.counting(List.of(0, 0, 0, 100, 120, 120, 20, 20, 0)));
+        assertThat(slotLayers(128, 0, 0, 0, 130, 130, 130, 0, 0, 0))
+                .as("not more than slots")
+                .contains(SlotLayers.counting(List.of(0, 0, 0, 128, 128, 128, 0, 0, 0)));
+        assertThat(slotLayers(128, 0, 0, 0, 0, 0, 0, 0, 0, 0))
                 .as("nothing in flight")
-                .hasValueSatisfying(
-                        nowhere -> assertThat(IntStream.range(-1, LAYERS).filter(nowhere::after))
-                                .isEmpty());
+                .contains(SlotLayers.counting(Collections.nCopies(LAYERS + 1, 0)));
     }
 
     @Test
@@ -80,20 +78,20 @@ class PlanRowsTest {
                 new int[] {0},
                 new TokenSampler(SamplingParams.builder().build(), new int[] {5}, Set.of(), 1));
         StepPlan enters = new StepPlan(1, List.of(), List.of(), List.of(admission), 128, List.of(), List.of());
-        assertThat(PlanRows.slotLayers(enters, 128, Optional.empty(), LAYERS)).contains(SlotLayers.between(-1, -1));
-        assertThat(PlanRows.slotLayers(enters, 128, Optional.of(new ReturnLayers(0, 2)), LAYERS))
-                .contains(SlotLayers.between(-1, 2));
-        assertThat(PlanRows.slotLayers(enters, 128, Optional.of(new ReturnLayers(5, 7)), LAYERS))
-                .as("from the embedding to layer 7")
-                .isEmpty();
+        assertThat(PlanRows.slotLayers(enters, 128, List.of(0, 0, 0, 0, 0, 70, 70, 70)))
+                .as("one token enters beside those at layer 5")
+                .contains(SlotLayers.counting(List.of(1, 0, 0, 0, 0, 0, 70, 70, 70)));
     }
 
-    /** Behind slots that end before the last layer, rows of resumed tokens would have no place. */
+    /** Behind slots that are fewer at some layers, rows of resumed tokens would have no place. */
     @Test
-    void slotsAreComputedAtAllLayersWhereTheyAreFewOrSpreadOrTokensFinish() {
-        assertThat(slotLayers(64, 0, Optional.of(new ReturnLayers(2, 4)))).isEmpty();
-        assertThat(slotLayers(128, 0, Optional.of(new ReturnLayers(1, 5)))).isEmpty();
-        assertThat(slotLayers(128, 1, Optional.of(new ReturnLayers(2, 4)))).isEmpty();
+    void allSlotsAreComputedWhereTheyAreFewOrMostAreNeededOrTokensFinish() {
+        assertThat(slotLayers(64, 0, 0, 0, 20, 20, 20, 0, 0, 0)).isEmpty();
+        assertThat(slotLayers(128, 0, 0, 128, 128, 128, 128, 0, 0, 0))
+                .as("half of them")
+                .isPresent();
+        assertThat(slotLayers(128, 0, 0, 128, 128, 128, 128, 1, 0, 0)).isEmpty();
+        assertThat(slotLayers(128, 1, 0, 0, 20, 20, 20, 0, 0, 0)).isEmpty();
     }
 
     @Test
