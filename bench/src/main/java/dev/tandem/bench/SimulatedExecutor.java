@@ -361,10 +361,10 @@ public final class SimulatedExecutor implements Executor {
      * The times of one layer of a step, with its part of what the last layer waits longer.
      *
      * @param slots rows of in-flight tokens, in the last sub-batch
-     * @param resumed tokens that finish within the step, in the second sub-batch
+     * @param resumed tokens that finish within the step, likewise
      */
     private LayerTime layer(StepPlan plan, int slots, Resumed resumed) {
-        int batches = plan.resume().isEmpty() ? Math.max(1, plan.subBatches().size()) : 2;
+        int batches = Math.max(1, plan.subBatches().size());
         double[] linear = new double[batches];
         double[] gpu = new double[batches];
         double[] cpu = new double[batches];

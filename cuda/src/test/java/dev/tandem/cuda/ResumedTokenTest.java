@@ -256,6 +256,29 @@ class ResumedTokenTest {
         }
     }
 
+    /** The second sub-batch computes nothing at layers before those at which its tokens stand. */
+    @ParameterizedTest
+    @MethodSource("typesAndSteps")
+    void tokensFinishInASubBatchOfTheirOwnBesideAPrompt(DataType type, int steps) throws IOException {
+        Golden golden = Golden.of(FAMILY);
+        int[] tokens = golden.prompt();
+        int half = tokens.length / 2;
+        try (CudaExecutor executor = executor(type, 10_000)) {
+            executor.faults().poisonPools();
+            prefill(executor, tokens, 1, 2);
+            admit(executor, tokens, 1, 2);
+            for (int i = 0; i < steps; i++) {
+                assertThat(run(executor, going()).sampled()).isEmpty();
+            }
+            Chunk prompt = chunk(5, tokens, 0, half + 1, new int[] {50, 51}, AttentionSite.GPU_FROM_GPU);
+            List<SubBatch> batches = List.of(new SubBatch(List.of(prompt)), new SubBatch(List.of()));
+            StepResult result = run(executor, plan(batches, List.of(), 0, List.of(), List.of(1L, 2L)));
+            assertThat(result.lost()).isEmpty();
+            assertThat(sampled(result)).containsExactlyInAnyOrder(1L, 2L, 5L);
+            checkLogits(executor, golden, type, result, 0);
+        }
+    }
+
     /**
      * The first layer does not compute the token's row. Its GEMMs compute it all the same, because the library's rows
      * are rounded up.

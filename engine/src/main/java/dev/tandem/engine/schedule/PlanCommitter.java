@@ -78,20 +78,24 @@ public final class PlanCommitter {
         return new StepPlan(
                 state.nextStep(),
                 swaps,
-                subBatches(first, second, staging),
+                subBatches(first, second, staging, !resume.isEmpty()),
                 admissions,
                 slots(draft.slots(), inFlight - draft.resumed().size()),
                 state.takePausing(),
                 resume);
     }
 
-    /** Only the first sub-batch has prefills. */
-    private static List<SubBatch> subBatches(List<Chunk> first, List<Chunk> second, int[] staging) {
+    /**
+     * Only the first sub-batch has prefills. Tokens that finish have a second one also where it has no rows: in the
+     * first, the GPU would do nothing while the CPU attends for them.
+     */
+    private static List<SubBatch> subBatches(
+            List<Chunk> first, List<Chunk> second, int[] staging, boolean finishesTokens) {
         List<SubBatch> batches = new ArrayList<>(2);
         if (!first.isEmpty()) {
             batches.add(new SubBatch(first, staging));
         }
-        if (!second.isEmpty()) {
+        if (!second.isEmpty() || !first.isEmpty() && finishesTokens) {
             batches.add(new SubBatch(second));
         }
         return batches;

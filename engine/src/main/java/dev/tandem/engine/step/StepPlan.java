@@ -11,7 +11,8 @@ import java.util.List;
  *
  * @param step ascending number
  * @param swaps copies between the tiers, which run before the sub-batches
- * @param subBatches at most two, which alternate when there are two
+ * @param subBatches at most two, which alternate when there are two; the second may have no rows of its own where
+ *     tokens finish in this step
  * @param admissions host tokens that enter layer 0
  * @param slotsPerLayer max in-flight tokens that continue at each layer, besides those that finish in this step
  * @param pause in-flight tokens to pause; the engine owns their blocks again once {@link StepResult#paused} names them

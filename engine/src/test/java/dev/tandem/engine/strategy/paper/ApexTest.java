@@ -8,6 +8,7 @@ import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.strategy.Deviation;
 import dev.tandem.engine.strategy.Deviations;
 import dev.tandem.engine.strategy.Fidelity;
@@ -177,6 +178,12 @@ class ApexTest {
         StepDraft draft = draft(scene, 0, new Decision());
         assertThat(draft.shape()).isEqualTo(Shape.PIPELINE);
         assertThat(Scene.text(draft)).isEqualTo("[r2+50] resume r0 resume r1");
+        StepPlan plan = scene.committer.commit(draft);
+        assertThat(plan.resume()).containsExactly(0L, 1L);
+        assertThat(plan.subBatches())
+                .as("the tokens that finish have a sub-batch, which takes turns with the prompt's")
+                .extracting(batch -> batch.chunks().size())
+                .containsExactly(1, 0);
     }
 
     /**
