@@ -19,6 +19,8 @@ enum HostPrompts {
     NONE(false, true),
     /** Piggybacked on decodes, as on the GPU. */
     PIGGYBACKED(true, true),
+    /** Piggybacked, though host tokens would hide behind long steps: the queue ends before these would have paid. */
+    PIGGYBACKED_FOR_QUEUE_END(true, true),
     /** In steps as long as the budget and the target allow. */
     IN_LONG_STEPS(true, false),
     /** In long steps that hold up decodes; they have no more prompt tokens than come with the tokens of a step. */
@@ -42,11 +44,12 @@ enum HostPrompts {
      */
     private static final double MIN_GAIN_WITHOUT_TARGET = 0.15;
 
+    /** Why a queue that ends does without long steps. */
     private static final String QUEUE_ENDS_REASON = String.format(
             Locale.ROOT,
-            "no prompt starts on the host, because two sub-batches would gain less than %.0f %% (%.0f %% without a"
-                    + " target per token) until the queue ends, which is within two windows, and the host holds no more"
-                    + " sequences than the GPU decodes",
+            ", because two sub-batches would gain less than %.0f %% (%.0f %% without a target per token) until the"
+                    + " queue ends, which is within two windows, and the host holds no more sequences than the GPU"
+                    + " decodes",
             100 * MIN_GAIN,
             100 * MIN_GAIN_WITHOUT_TARGET);
 
@@ -70,7 +73,11 @@ enum HostPrompts {
 
     /** What the decision log says of a step besides the reason that it was chosen; empty for nothing. */
     String note() {
-        return this == QUEUE_ENDS || this == QUEUE_ENDS_PIGGYBACKED ? QUEUE_ENDS_REASON : "";
+        return switch (this) {
+            case NONE, PIGGYBACKED, IN_LONG_STEPS, IN_BALANCE -> "";
+            case PIGGYBACKED_FOR_QUEUE_END -> "prompts stay piggybacked" + QUEUE_ENDS_REASON;
+            case QUEUE_ENDS, QUEUE_ENDS_PIGGYBACKED -> "no prompt starts on the host" + QUEUE_ENDS_REASON;
+        };
     }
 
     /**
@@ -93,8 +100,15 @@ enum HostPrompts {
         }
         // an empty host has no tokens to hide behind long steps; as sequences end, the GPU itself may take the prompts
         boolean hides = best.kind() == Kind.HOST_TOKENS_IN_BOTH && onHost(draft.state()) > 0;
-        // a filled host pays for its long steps only later, so prompts of a queue that ends soon stay piggybacked
-        return hides && unlessQueueEnds(draft, predictor, rules) == IN_BALANCE ? IN_BALANCE : PIGGYBACKED;
+        if (!hides) {
+            return PIGGYBACKED;
+        }
+        // a filled host pays for its long steps only later
+        return switch (unlessQueueEnds(draft, predictor, rules)) {
+            case IN_BALANCE -> IN_BALANCE;
+            case QUEUE_ENDS, QUEUE_ENDS_PIGGYBACKED -> PIGGYBACKED_FOR_QUEUE_END;
+            case NONE, PIGGYBACKED, PIGGYBACKED_FOR_QUEUE_END, IN_LONG_STEPS -> PIGGYBACKED;
+        };
     }
 
     /**
