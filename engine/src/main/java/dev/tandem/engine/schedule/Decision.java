@@ -47,6 +47,8 @@ public final class Decision {
     private Object[] values = new Object[0];
     private String note = "";
     private double predicted;
+    private int inFlight;
+    private int finishing;
     private double achieved;
 
     /** Adds a candidate. */
@@ -69,10 +71,18 @@ public final class Decision {
         note = text;
     }
 
-    void planned(long step, Shape chosen, double predicted) {
+    /**
+     * Sets what the plan is.
+     *
+     * @param inFlight tokens in flight during the step
+     * @param finishing those of them that finish within it
+     */
+    void planned(long step, Shape chosen, double predicted, int inFlight, int finishing) {
         this.step = step;
         this.chosen = chosen;
         this.predicted = predicted;
+        this.inFlight = inFlight;
+        this.finishing = finishing;
     }
 
     void achieved(double seconds) {
@@ -114,11 +124,12 @@ public final class Decision {
     public String toString() {
         return String.format(
                 Locale.ROOT,
-                "step %d: %s, predicted %.3f ms, took %.3f ms: %s",
+                "step %d: %s, predicted %.3f ms, took %.3f ms%s: %s",
                 step,
                 chosen.label(),
                 predicted * 1e3,
                 achieved * 1e3,
+                inFlight == 0 ? "" : String.format(Locale.ROOT, ", %d in flight, %d finish", inFlight, finishing),
                 reason());
     }
 }

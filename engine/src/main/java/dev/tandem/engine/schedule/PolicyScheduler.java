@@ -78,7 +78,12 @@ public final class PolicyScheduler implements Scheduler {
         double predicted = draft.isEmpty() && state.inFlight().isEmpty() ? 0 : predictor.applyAsDouble(draft);
         KvMoveEvent.record(draft, decision);
         StepPlan plan = committer.commit(draft);
-        decision.planned(plan.step(), draft.shape(), predicted);
+        decision.planned(
+                plan.step(),
+                draft.shape(),
+                predicted,
+                state.inFlight().size(),
+                plan.resume().size());
         if (!plan.isEmpty()) {
             planned.add(new Planned(
                     draft,

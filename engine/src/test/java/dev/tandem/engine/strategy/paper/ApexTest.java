@@ -5,10 +5,13 @@ import static org.assertj.core.api.Assertions.within;
 
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.StepResult;
+import dev.tandem.engine.step.StepTimes;
 import dev.tandem.engine.strategy.Deviation;
 import dev.tandem.engine.strategy.Deviations;
 import dev.tandem.engine.strategy.Fidelity;
@@ -16,6 +19,7 @@ import dev.tandem.engine.strategy.InFlightLimits;
 import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.select.Strategy;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -184,6 +188,21 @@ class ApexTest {
                 .as("the tokens that finish have a sub-batch, which takes turns with the prompt's")
                 .extracting(batch -> batch.chunks().size())
                 .containsExactly(1, 0);
+    }
+
+    @Test
+    void theDecisionLogCountsTokensInFlight() {
+        Scene scene = new Scene(100, 400, BUDGET).limit(1000);
+        scene.inFlight(40);
+        scene.inFlight(40);
+        scene.inFlight(80);
+        scene.waiting(50);
+        PolicyScheduler scheduler = PolicyScheduler.of(apex(Deviations.of(Fidelity.PRINTED), InFlightLimits.UNLIMITED));
+        long step = scheduler.plan(scene.state, scene.committer).step();
+        StepResult result = new StepResult(step, List.of(), List.of(), List.of(), StepTimes.NONE);
+        assertThat(scheduler.completed(result, 1).toString())
+                .startsWith("step " + step + ": asymmetric, predicted ")
+                .contains(", 3 in flight, 2 finish: apex: inequality (8) holds");
     }
 
     /**
