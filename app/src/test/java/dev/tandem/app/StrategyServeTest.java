@@ -196,6 +196,15 @@ class StrategyServeTest {
             assertThat(steps.valueStream()
                             .allMatch(step -> step.get("predicted_ms").asDouble() > 0))
                     .isTrue();
+            assertThat(steps.valueStream()
+                            .allMatch(step -> step.get("finishing").asInt()
+                                    <= step.get("in_flight").asInt()))
+                    .isTrue();
+            assertThat(steps.valueStream()
+                            .anyMatch(step -> step.get("in_flight").asInt() > 0))
+                    .as("tokens were in flight")
+                    .isEqualTo(steps.valueStream()
+                            .anyMatch(step -> step.get("chosen").asString().equals("async-overlap")));
             assertThat(server.get("/metrics").body())
                     .contains("tandem:prediction_error{")
                     .contains("tandem:host_decode_tokens");

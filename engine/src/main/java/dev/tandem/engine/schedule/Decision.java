@@ -115,6 +115,16 @@ public final class Decision {
         return predicted;
     }
 
+    /** Tokens in flight during the step. */
+    public int inFlight() {
+        return inFlight;
+    }
+
+    /** Tokens in flight that finish within the step. */
+    public int finishing() {
+        return finishing;
+    }
+
     /** Measured seconds of the step. */
     public double achieved() {
         return achieved;
