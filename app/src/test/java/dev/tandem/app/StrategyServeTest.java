@@ -200,11 +200,11 @@ class StrategyServeTest {
                             .allMatch(step -> step.get("finishing").asInt()
                                     <= step.get("in_flight").asInt()))
                     .isTrue();
-            assertThat(steps.valueStream()
-                            .anyMatch(step -> step.get("in_flight").asInt() > 0))
-                    .as("tokens were in flight")
-                    .isEqualTo(steps.valueStream()
-                            .anyMatch(step -> step.get("chosen").asString().equals("async-overlap")));
+            if (strategy.equals("async-overlap")) {
+                assertThat(steps.valueStream()
+                                .anyMatch(step -> step.get("in_flight").asInt() > 0))
+                        .isTrue();
+            }
             assertThat(server.get("/metrics").body())
                     .contains("tandem:prediction_error{")
                     .contains("tandem:host_decode_tokens");
