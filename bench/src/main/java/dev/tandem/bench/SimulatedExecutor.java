@@ -389,7 +389,7 @@ public final class SimulatedExecutor implements Executor {
                     pairs += span.pairs(chunk.start(), chunk.rows());
                 }
             }
-            linear[b] = rows == 0 && !last ? 0 : machine.linear(padded(rows));
+            linear[b] = rows == 0 && batches == 2 ? 0 : machine.linear(padded(rows));
             gpu[b] = (gpuTokens > 0 ? machine.gpuAttention(gpuTokens) : 0)
                     + (pairs > 0 ? machine.prefillAttention(pairs) : 0);
             cpu[b] = machine.cpuAttention(cpuRows, cpuTokens);

@@ -144,7 +144,8 @@ public final class CudaForward {
     public boolean begin(Stream stream, List<Pass> passes) {
         for (int p = 0; p < passes.size(); p++) {
             Pass pass = passes.get(p);
-            if (pass.extent().has(Part.ROW_WISE)) {
+            // without rows: all tokens that should finish have ended since the plan was made
+            if (pass.extent().has(Part.ROW_WISE) && pass.extent().rows() > 0) {
                 launchers.rows().embed(stream, buffers.activations(p), pass.step(), pass.extent());
             }
         }

@@ -50,7 +50,8 @@ public final class StepTrace implements AutoCloseable {
      */
     public void record(int slot, long step, Launched launched, float millis) {
         long now = time.nanos();
-        steps.add(Timeline.Kind.GPU_STEP, now - (long) (millis * 1e6), now, step);
+        long start = now - (long) (millis * 1e6);
+        steps.add(Timeline.Kind.GPU_STEP, start, now, step);
         MemorySegment times = times(slot);
         long shift = now - times.getAtIndex(JAVA_LONG, layers);
         for (int layer = 0; launched.slots() > 0 && layer < layers; layer++) {
@@ -68,7 +69,10 @@ public final class StepTrace implements AutoCloseable {
             long began = times.getAtIndex(JAVA_LONG, at) + shift;
             long ended =
                     times.getAtIndex(JAVA_LONG, at + 1) + shift; // read by another thread block, so it may be earlier
-            waits.add(Timeline.Kind.GPU_WAIT, began, Math.max(began, ended), Timeline.layerAndSequence(layer, pass));
+            if (began >= start) { // else of an earlier step: this sub-batch has no host tokens
+                waits.add(
+                        Timeline.Kind.GPU_WAIT, began, Math.max(began, ended), Timeline.layerAndSequence(layer, pass));
+            }
         }
     }
 
