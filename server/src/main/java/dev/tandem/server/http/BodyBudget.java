@@ -23,13 +23,15 @@ final class BodyBudget {
         return used.get();
     }
 
-    /** Takes the bytes; returns false and takes nothing when fewer are free. */
-    boolean take(int bytes) {
-        if (used.addAndGet(bytes) > limit) {
-            used.addAndGet(-bytes);
-            return false;
-        }
-        return true;
+    /**
+     * Takes the bytes. When fewer are free, it takes nothing, gives back what the body holds, and returns false. Both
+     * are one atomic change: of two bodies that arrive at once and are too large together, only one is refused.
+     *
+     * @param held bytes of the same body that were taken before
+     */
+    boolean take(int bytes, int held) {
+        long before = used.getAndUpdate(now -> now + bytes > limit ? now - held : now + bytes);
+        return before + bytes <= limit;
     }
 
     void release(int bytes) {

@@ -12,6 +12,7 @@ import io.netty.handler.codec.http.DefaultHttpResponse;
 import io.netty.handler.codec.http.HttpHeaderNames;
 import io.netty.handler.codec.http.HttpHeaderValues;
 import io.netty.handler.codec.http.HttpHeaders;
+import io.netty.handler.codec.http.HttpObject;
 import io.netty.handler.codec.http.HttpResponseStatus;
 import io.netty.handler.codec.http.HttpVersion;
 import io.netty.handler.codec.http.LastHttpContent;
@@ -228,7 +229,7 @@ public final class Exchange {
         }
         addHeaders(headers);
         answer.headers().forEach(headers::set);
-        end(channel.writeAndFlush(response));
+        end(response);
     }
 
     /** Begins a stream of server-sent events. */
@@ -280,7 +281,7 @@ public final class Exchange {
 
     public void endEvents() {
         state = State.ENDED;
-        end(channel.writeAndFlush(LastHttpContent.EMPTY_LAST_CONTENT));
+        end(LastHttpContent.EMPTY_LAST_CONTENT);
     }
 
     /** Ends an answer that its handler did not end, so that the client gets an error and does not wait. */
@@ -305,8 +306,10 @@ public final class Exchange {
         }
     }
 
-    private void end(ChannelFuture written) {
+    /** Writes the end of the answer. A client that has it may send its next request, so there must be room for that. */
+    private void end(HttpObject last) {
         releaseBody();
+        ChannelFuture written = channel.writeAndFlush(last);
         if (!keepsAlive()) {
             written.addListener(future -> closeGently(channel));
         }

@@ -35,13 +35,14 @@ final class RequestBody {
         return size;
     }
 
-    /** Appends the content; returns false when the memory for bodies is used up. */
+    /** Appends the content. When the memory for bodies is used up, it gives back the body's own and returns false. */
     boolean add(ByteBuf content) {
         int length = content.readableBytes();
-        if (!budget.take(length)) {
+        int held = taken.getAndSet(0);
+        if (!budget.take(length, held)) {
             return false;
         }
-        taken.addAndGet(length);
+        taken.set(held + length);
         while (content.isReadable()) {
             if (left == 0) {
                 left = Math.clamp(size, MIN_PIECE, MAX_PIECE);
