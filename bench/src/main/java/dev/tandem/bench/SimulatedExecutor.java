@@ -361,7 +361,7 @@ public final class SimulatedExecutor implements Executor {
      * The times of one layer of a step, with its part of what the last layer waits longer.
      *
      * @param slots rows of in-flight tokens, in the last sub-batch
-     * @param resumed tokens that finish within the step, likewise
+     * @param resumed tokens that finish within the step, in the last sub-batch too
      */
     private LayerTime layer(StepPlan plan, int slots, Resumed resumed) {
         int batches = Math.max(1, plan.subBatches().size());

@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Optional;
+import java.util.function.Supplier;
 
 /** Checks that the CUDA executor can run a plan, orders the rows of its sub-batches, and counts and places slots. */
 public final class PlanRows {
@@ -134,16 +135,18 @@ public final class PlanRows {
      * that would be more than half of them, and where tokens finish within the step, because resumed tokens have their
      * rows behind slots.
      *
-     * @param returning in-flight tokens that may return at each layer [layers], without those that the plan admits
+     * @param returning in-flight tokens that may return at each layer [layers], without those that the plan admits; few
+     *     steps ask for them
      */
-    static Optional<SlotLayers> slotLayers(StepPlan plan, int slots, List<Integer> returning) {
+    static Optional<SlotLayers> slotLayers(StepPlan plan, int slots, Supplier<List<Integer>> returning) {
         if (slots <= HostLinkMemory.USUAL_SLOTS || !plan.resume().isEmpty()) {
             return Optional.empty();
         }
-        List<Integer> counts = new ArrayList<>(returning.size() + 1);
+        List<Integer> tokens = returning.get();
+        List<Integer> counts = new ArrayList<>(tokens.size() + 1);
         counts.add(plan.admissions().size());
-        returning.forEach(tokens -> counts.add(Math.min(tokens, slots)));
+        tokens.forEach(count -> counts.add(Math.min(count, slots)));
         int all = counts.stream().mapToInt(Integer::intValue).sum();
-        return all > slots * returning.size() / 2 ? Optional.empty() : Optional.of(SlotLayers.counting(counts));
+        return all > slots * tokens.size() / 2 ? Optional.empty() : Optional.of(SlotLayers.counting(counts));
     }
 }

@@ -297,7 +297,7 @@ public final class StepLauncher {
 
     /** The plan's slots by layer, before its tokens enter; empty for all of them at every layer. */
     private Optional<SlotLayers> slotLayers(StepPlan plan, int slots) {
-        return hostTokens.flatMap(tokens -> PlanRows.slotLayers(plan, slots, tokens.returning(layers)));
+        return hostTokens.flatMap(tokens -> PlanRows.slotLayers(plan, slots, () -> tokens.returning(layers)));
     }
 
     private Launched replay(

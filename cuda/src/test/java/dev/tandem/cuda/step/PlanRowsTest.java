@@ -54,7 +54,7 @@ class PlanRowsTest {
     }
 
     private static Optional<SlotLayers> slotLayers(int slots, int resumed, Integer... returning) {
-        return PlanRows.slotLayers(plan(slots, resumed), slots, List.of(returning));
+        return PlanRows.slotLayers(plan(slots, resumed), slots, () -> List.of(returning));
     }
 
     @Test
@@ -78,7 +78,7 @@ class PlanRowsTest {
                 new int[] {0},
                 new TokenSampler(SamplingParams.builder().build(), new int[] {5}, Set.of(), 1));
         StepPlan enters = new StepPlan(1, List.of(), List.of(), List.of(admission), 128, List.of(), List.of());
-        assertThat(PlanRows.slotLayers(enters, 128, List.of(0, 0, 0, 0, 0, 70, 70, 70)))
+        assertThat(PlanRows.slotLayers(enters, 128, () -> List.of(0, 0, 0, 0, 0, 70, 70, 70)))
                 .as("one token enters beside those at layer 5")
                 .contains(SlotLayers.counting(List.of(1, 0, 0, 0, 0, 0, 70, 70, 70)));
     }
