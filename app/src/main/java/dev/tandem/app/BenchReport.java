@@ -1,7 +1,9 @@
 package dev.tandem.app;
 
+import dev.tandem.bench.Statistics;
 import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.observe.EngineListener;
 import java.io.IOException;
 import java.io.InputStream;
@@ -14,6 +16,7 @@ import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import picocli.CommandLine.Option;
@@ -58,6 +61,14 @@ final class BenchReport {
         result.put("model", model);
         result.put("dtype", options.dtype);
         return result;
+    }
+
+    /** Adds how well a cost model predicted: its error of whole steps, and measured over profiled time by component. */
+    static void addPredictions(Map<String, Object> result, CostModel cost) {
+        result.put("prediction_error", Statistics.rounded(cost.error()));
+        cost.corrections()
+                .forEach((component, factor) -> result.put(
+                        "correction_" + component.name().toLowerCase(Locale.ROOT), Statistics.rounded(factor)));
     }
 
     static String now() {

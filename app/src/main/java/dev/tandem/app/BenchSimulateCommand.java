@@ -245,7 +245,7 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
             result.put("gpu_kv_bytes", limits.gpuKvBytes());
             result.putAll(measure.apply(new SimulatedRun(config, scheduling.scheduler(), executor, clock, work)));
             ProfileIdeal.complete(result, options, profile, limits, work, 0);
-            scheduling.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
+            scheduling.cost().ifPresent(cost -> BenchReport.addPredictions(result, cost));
             workload.explain(scheduling.decisions(), System.err);
             return result;
         }

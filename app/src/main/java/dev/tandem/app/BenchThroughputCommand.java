@@ -1,7 +1,6 @@
 package dev.tandem.app;
 
 import dev.tandem.bench.Recorder;
-import dev.tandem.bench.Statistics;
 import dev.tandem.bench.ThroughputRun;
 import dev.tandem.bench.Workload;
 import dev.tandem.engine.clock.Clock;
@@ -86,7 +85,7 @@ final class BenchThroughputCommand implements Callable<Integer>, StrategyCompari
                     : run.whole(window.requests);
             result.putAll(measured);
             holdAgainstIdeal(result, assembly, work);
-            assembly.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
+            assembly.cost().ifPresent(cost -> BenchReport.addPredictions(result, cost));
             workload.explain(assembly.decisions(), System.err);
             double seconds = (double) Objects.requireNonNull(measured.get("duration"), "duration of the run");
             double steps = recorder.steps() / seconds;

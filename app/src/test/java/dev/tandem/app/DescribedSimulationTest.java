@@ -71,6 +71,17 @@ class DescribedSimulationTest {
                 .isCloseTo(1, within(0.03));
     }
 
+    @Test
+    void aHostThatIsSlowerThanItsProfileShowsInTheResult() {
+        JsonNode profiled = l4("--strategy", "fastdecode-plus").json();
+        JsonNode slower = l4("--strategy", "fastdecode-plus", "--error", "host-attention=1.3")
+                .json();
+
+        assertThat(profiled.path("correction_cpu_attention").doubleValue()).isCloseTo(1, within(0.01));
+        assertThat(slower.path("correction_cpu_attention").doubleValue()).isCloseTo(1.3, within(0.02));
+        assertThat(slower.path("prediction_error").isNumber()).isTrue();
+    }
+
     /** The weights of 16 GB alone take 56 ms to read. */
     @Test
     void aTargetThatNoScheduleReachesHasNoIdeal() {

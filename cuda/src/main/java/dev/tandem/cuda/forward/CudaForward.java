@@ -10,6 +10,7 @@ import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.cuda.weights.CudaWeights;
 import dev.tandem.model.config.ModelConfig;
 import java.util.List;
+import java.util.stream.IntStream;
 
 /**
  * Enqueues a decoder as a sequence of kernels: embed; per layer norm, QKV projection, rotation and KV store, attention,
@@ -152,8 +153,7 @@ public final class CudaForward {
         if (passes.stream().anyMatch(Pass::resumes)) {
             launchers.hostTransfer().beginResuming();
         }
-        boolean transfer =
-                passes.size() == 1 && launchesTransfer(passes.getFirst().extent());
+        boolean transfer = passes.size() == 1 && launchesTransfer(passes.getFirst());
         if (transfer) {
             launchers.hostTransfer().transferBeside(stream);
         }
@@ -174,12 +174,19 @@ public final class CudaForward {
      * Whether a transfer kernel runs beside a step of one sub-batch. The project's own GEMM kernels leave room for its
      * thread block; those of cublasLt may want whole multiprocessors.
      */
-    public boolean launchesTransfer(Extent extent) {
+    public boolean launchesTransfer(Pass pass) {
+        Extent extent = pass.extent();
         return extent.slots() > 0
                 && extent.resumed() == 0
                 && extent.hostTokens() == 0
                 && extent.has(Part.ATTENTION)
-                && !plan.finishes(extent.rows());
+                && usesOwnGemms(pass);
+    }
+
+    /** Whether no layer of a sub-batch uses cublasLt. */
+    private boolean usesOwnGemms(Pass pass) {
+        return IntStream.range(-1, pass.slotLayers().countsByLayer() ? config.layers() : 0)
+                .noneMatch(layer -> plan.finishes(pass.after(layer).rows()));
     }
 
     /**

@@ -39,13 +39,18 @@ public record SlotLayers(List<Integer> counts, List<Integer> resumed) {
         return new SlotLayers(counts, List.of());
     }
 
+    /** Whether layers have different slots. */
+    public boolean countsByLayer() {
+        return !counts.isEmpty();
+    }
+
     /**
      * Slots that are computed after the attention of a layer; -1 stands for the embedding.
      *
      * @param slots of the sub-batch
      */
     public int after(int layer, int slots) {
-        return counts.isEmpty() ? slots : counts.get(layer + 1);
+        return countsByLayer() ? counts.get(layer + 1) : slots;
     }
 
     /** The extent of a sub-batch between the attention of a layer and that of the next, given its largest extent. */

@@ -124,6 +124,25 @@ public final class GraphCache implements AutoCloseable {
                 Math.max(bucket, samples), samples, tiles <= usual ? usual : roundUp(tiles), slots, pools.moving());
     }
 
+    /**
+     * The shape of such a step that counts its slots by layer. Most of its layers have few slots, so its rows are
+     * padded without them, and rows of slots follow.
+     */
+    Key keyAtLayers(int rows, int sampled, int tiles, int slots) {
+        Key all = key(rows, sampled, tiles, slots);
+        return new Key(
+                Math.min(all.rows(), paddedBeside(rows, slots)),
+                Math.min(all.sampled(), paddedBeside(sampled, slots)),
+                all.tiles(),
+                slots,
+                all.moving());
+    }
+
+    /** Slots, and rows beside them that are padded to a bucket; no row without any. */
+    static int paddedBeside(int rows, int slots) {
+        return (rows == 0 ? 0 : bucket(rows)) + slots;
+    }
+
     /** Launches a step as one graph, or kernel by kernel where the driver makes no graph. */
     public void launch(Key key) {
         graph(key).ifPresentOrElse(stream::launch, () -> run(List.of(new Pass(inputs, extent(key)))));
@@ -164,7 +183,7 @@ public final class GraphCache implements AutoCloseable {
 
     private List<Graph> captureLayers(Key key) {
         Pass pass = new Pass(inputs, extent(key));
-        boolean transfer = forward.launchesTransfer(pass.extent());
+        boolean transfer = forward.launchesTransfer(pass);
         List<Graph> captured = new ArrayList<>();
         try {
             for (int i = 0; i + 1 < shape.config().layers(); i++) {

@@ -313,7 +313,9 @@ public final class StepLauncher {
         layout.fill(step, chunks, pools, this::token, this::noHostToken, sampled);
         boolean onGpu = drawsOnGpu(step, sampled);
         List<Optional<TokenSampler.Draw>> draws = drawsNow(step, sampled, sampling);
-        GraphCache.Key key = graphs.key(rows, sampled.size(), step.tileCount(), slots);
+        GraphCache.Key key = slotLayers.countsByLayer()
+                ? graphs.keyAtLayers(rows, sampled.size(), step.tileCount(), slots)
+                : graphs.key(rows, sampled.size(), step.tileCount(), slots);
         layout.spread(step, slots);
         // slots come last, after the padding of the graph's rows and samples
         int first = key.rows() - slots;

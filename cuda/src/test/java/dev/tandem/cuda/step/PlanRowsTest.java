@@ -94,6 +94,12 @@ class PlanRowsTest {
         assertThat(slotLayers(128, 1, 0, 0, 20, 20, 20, 0, 0, 0)).isEmpty();
     }
 
+    @ParameterizedTest
+    @CsvSource({"0, 384, 384", "1, 64, 65", "21, 64, 88", "21, 384, 408", "64, 128, 192", "65, 128, 224"})
+    void rowsBesideSlotsThatAreCountedByLayerArePaddedWithoutThem(int rows, int slots, int padded) {
+        assertThat(GraphCache.paddedBeside(rows, slots)).isEqualTo(padded);
+    }
+
     @Test
     void moreTokensThanSlotsAreAnErrorThatNamesBoth() {
         assertThatCode(() -> PlanRows.ordered(plan(8, 64), 64)).doesNotThrowAnyException();

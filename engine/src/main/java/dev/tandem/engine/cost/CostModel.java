@@ -6,10 +6,10 @@ import java.util.Map;
 /**
  * Predicts the seconds that the parts of a step take. Predictions start from a {@link Profile}; the times that the
  * executor measures correct them while serving. Each measured component has a factor, the moving average of measured
- * over profiled time, and an error, the remaining deviation of the corrected prediction. A component that is not
- * measured stays as profiled.
+ * over profiled time. A component that is not measured stays as profiled.
  *
- * <p>Owned by: engine thread; {@link #error()} and {@link #extrapolated()} may be read by any thread.
+ * <p>Owned by: engine thread; {@link #error()}, {@link #corrections()} and {@link #extrapolated()} may be read by any
+ * thread.
  */
 public final class CostModel {
     /** Weight of the newest step: the model learns half of a change in about 14 steps. */
@@ -26,9 +26,8 @@ public final class CostModel {
 
     /** What the steps have taught about one component. */
     private static final class Correction {
-        private double factor = 1;
-        private double error;
-        private boolean seen;
+        private volatile double factor = 1;
+        private volatile boolean seen;
 
         /** @param ratio measured over predicted time */
         void observe(double ratio) {
@@ -36,14 +35,14 @@ public final class CostModel {
         }
 
         void observe(double ratio, double weight) {
-            error += weight * (Math.abs(ratio - 1) - error);
             factor = Math.clamp(factor * (1 + weight * (ratio - 1)), MIN_RATIO, MAX_RATIO);
             seen = true;
         }
 
         /** Moves towards what was profiled. */
         void forget() {
-            factor += FORGETTING_RATE * (1 - factor);
+            double learned = factor;
+            factor = learned + FORGETTING_RATE * (1 - learned);
         }
     }
 
@@ -267,13 +266,13 @@ public final class CostModel {
         return stepError;
     }
 
-    /** Factor and relative error, in this order, of each component that was measured. */
-    public Map<Component, double[]> corrections() {
-        Map<Component, double[]> all = new EnumMap<>(Component.class);
+    /** Measured over profiled time of each component that was measured. */
+    public Map<Component, Double> corrections() {
+        Map<Component, Double> all = new EnumMap<>(Component.class);
         for (Component component : Component.values()) {
             Correction correction = correction(component);
             if (correction.seen) {
-                all.put(component, new double[] {correction.factor, correction.error});
+                all.put(component, correction.factor);
             }
         }
         return all;
