@@ -546,6 +546,8 @@ class HybridModelTest {
 
     /** The step that a cohort goes through the layers of. */
     enum CohortStep {
+        /** A row beside the cohort, so that layers differ most in their rows. */
+        DECODE,
         /** More rows than a graph has. */
         MANY_ROWS,
         PREFILL_OFFLOAD,
@@ -558,13 +560,13 @@ class HybridModelTest {
     }
 
     /**
-     * A cohort of tokens with different contexts beside prompts. A step computes as many slots at each of the five
+     * A cohort of tokens with different contexts beside other rows. A step computes as many slots at each of the five
      * layers as tokens may return there: before layer 0 alone where the cohort enters, and later where it stands. A
      * cohort whose second part enters two steps later stands at several layers.
      */
     @ParameterizedTest
     @MethodSource("cohorts")
-    void aCohortBesidePromptsGivesTheLogitsOfTheGpu(CohortStep kind, int firstPart) throws IOException {
+    void aCohortBesideOtherRowsGivesTheLogitsOfTheGpu(CohortStep kind, int firstPart) throws IOException {
         int[] tokens = Golden.of("llama31").prompt();
         int[] random = new SplittableRandom(5).ints(200, 3, 301).toArray();
         int contexts = 10;
@@ -630,10 +632,8 @@ class HybridModelTest {
                             .as("%s, step %d, prompt %d", kind, steps, row)
                             .isLessThan(MAX_ERROR_OF_THE_HOST);
                 }
-                // slots are sampled behind the prompts, in a graph behind the padding of these
-                int slot = kind == CohortStep.PREFILL_OFFLOAD
-                        ? GraphCache.bucket(prompts + options.slots()) - options.slots()
-                        : prompts;
+                // slots are sampled behind the other rows, in a step with few rows behind their padding
+                int slot = kind == CohortStep.PREFILL_OFFLOAD ? GraphCache.bucket(prompts) : prompts;
                 for (StepResult.Sampled token : result.sampled()) {
                     if (token.sequence() < COHORT) {
                         assertThat(sampled.add(token.sequence())).isTrue();
@@ -660,7 +660,7 @@ class HybridModelTest {
         return IntStream.range(0, logits.length).mapToDouble(i -> logits[i]).toArray();
     }
 
-    /** Prompts of the same tokens; a second sub-batch has the last token of one whose KV {@link #onGpu} has left. */
+    /** Prompts of the same tokens; a decode is the last token of one whose KV {@link #onGpu} has left. */
     private List<SubBatch> besides(CohortStep kind, int[] tokens) {
         List<Chunk> prompts = IntStream.range(0, 3)
                 .mapToObj(i -> chunk(
@@ -686,6 +686,7 @@ class HybridModelTest {
                 IntStream.range(30, 43).toArray(),
                 AttentionSite.GPU_FROM_GPU);
         return switch (kind) {
+            case DECODE -> List.of(new SubBatch(List.of(last)));
             case MANY_ROWS -> List.of(new SubBatch(prompts));
             case PREFILL_OFFLOAD -> List.of(new SubBatch(List.of(offloaded), staging(List.of(offloaded))));
             case TWO_SUB_BATCHES -> List.of(new SubBatch(prompts.subList(0, 1)), new SubBatch(List.of(last)));

@@ -112,13 +112,16 @@ public final class GraphCache implements AutoCloseable {
         return roundUp(rows / shape.tileTokens() + MORE_TILES + sequences);
     }
 
-    /** The graph's shape for the step whose swaps the pools hold; rows and samples exclude slots. */
+    /**
+     * The graph's shape for the step whose swaps the pools hold; rows and samples exclude slots. Where slots are no
+     * multiple of 64, the inputs have room for fewer rows than the bucket.
+     */
     Key key(int rows, int sampled, int tiles, int slots) {
-        int bucket = bucket(rows + slots);
+        int bucket = Math.min(bucket(rows + slots), inputs.rowCapacity());
         if (tiles == 0 && sampled == rows) {
             return new Key(bucket, bucket, 0, slots, pools.moving());
         }
-        int samples = bucket(sampled + slots);
+        int samples = Math.min(bucket(sampled + slots), inputs.sampleCapacity());
         int usual = bucket / shape.tileTokens() + MORE_TILES;
         return new Key(
                 Math.max(bucket, samples), samples, tiles <= usual ? usual : roundUp(tiles), slots, pools.moving());
