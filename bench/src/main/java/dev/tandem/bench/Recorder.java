@@ -22,6 +22,7 @@ public final class Recorder implements EngineListener {
      * @param hostTokens decoded tokens whose KV was read from host blocks
      * @param prefillTokens prompt tokens that steps computed, recomputation included
      * @param decodeTokens tokens that steps decoded
+     * @param hostWaitNanos time that the GPU waited for the CPU's attention
      * @param firstToken time to first token of each request, in ms
      * @param interToken time between two tokens, in ms
      * @param perToken mean time per output token after the first, of each finished request, in ms
@@ -34,6 +35,7 @@ public final class Recorder implements EngineListener {
             long hostTokens,
             long prefillTokens,
             long decodeTokens,
+            long hostWaitNanos,
             double[] firstToken,
             double[] interToken,
             double[] perToken,
@@ -46,6 +48,7 @@ public final class Recorder implements EngineListener {
     private long hostTokens;
     private long prefillTokens;
     private long decodeTokens;
+    private long hostWaitNanos;
     private final Samples firstToken = new Samples();
     private final Samples interToken = new Samples();
     private final Samples perToken = new Samples();
@@ -76,6 +79,7 @@ public final class Recorder implements EngineListener {
         hostTokens = 0;
         prefillTokens = 0;
         decodeTokens = 0;
+        hostWaitNanos = 0;
         firstToken.count = 0;
         interToken.count = 0;
         perToken.count = 0;
@@ -96,6 +100,7 @@ public final class Recorder implements EngineListener {
                 hostTokens,
                 prefillTokens,
                 decodeTokens,
+                hostWaitNanos,
                 firstToken.toArray(),
                 interToken.toArray(),
                 perToken.toArray(),
@@ -108,6 +113,7 @@ public final class Recorder implements EngineListener {
         prefillTokens += record.tokens().prefill();
         decodeTokens += record.tokens().decode();
         hostTokens += record.tokens().host();
+        hostWaitNanos += record.times().hostWait();
     }
 
     @Override

@@ -167,6 +167,7 @@ public final class SimulatedExecutor implements Executor {
         int lastSlots = occupiedLayersOnly ? 0 : slotsByLayer[limits.layers() - 1];
         double ends = ends(plan, lastSlots, resumed.size()) / limits.layers();
         double seconds = 0;
+        double waited = 0;
         LayerTime layer = null;
         List<List<HostToken>> inFlight = byLayer();
         for (int at = 0; at < limits.layers(); at++) {
@@ -184,6 +185,7 @@ public final class SimulatedExecutor implements Executor {
                 cpuFree = Math.max(cpuFree, start + seconds) + cpuSeconds + late;
             }
             seconds += ends + layer.seconds() * load + late;
+            waited += layer.waitSeconds() * load + late;
             cpuBusy += cpuSeconds + late;
             for (HostToken token : rejoining) {
                 if (advance(token, start + seconds, sampled)) {
@@ -201,7 +203,7 @@ public final class SimulatedExecutor implements Executor {
             }
         }
         clock.advance((long) (seconds * 1e9));
-        StepTimes times = new StepTimes(0, 0, 0, (long) ((cpuBusy - busyBefore) * 1e9), 0, 0, 0);
+        StepTimes times = new StepTimes(0, 0, 0, (long) ((cpuBusy - busyBefore) * 1e9), 0, 0, 0, (long) (waited * 1e9));
         CpuTasks cpuTasks = new CpuTasks(tasks, taskTokens);
         busyBefore = cpuBusy;
         tasks = 0;
@@ -354,8 +356,12 @@ public final class SimulatedExecutor implements Executor {
                 + exposed(plan);
     }
 
-    /** A layer's times in seconds, and the tokens that they are of beside those of the plan. */
-    private record LayerTime(int slots, Resumed resumed, double seconds, double cpuSeconds) {}
+    /**
+     * A layer's times in seconds, and the tokens that they are of beside those of the plan.
+     *
+     * @param waitSeconds in which the GPU waits for the CPU
+     */
+    private record LayerTime(int slots, Resumed resumed, double seconds, double waitSeconds, double cpuSeconds) {}
 
     /**
      * The times of one layer of a step, with its part of what the last layer waits longer.
@@ -395,17 +401,16 @@ public final class SimulatedExecutor implements Executor {
             cpu[b] = machine.cpuAttention(cpuRows, cpuTokens);
             waits |= cpuRows > 0;
         }
-        double layer = batches == 1
-                ? linear[0]
-                        + (waits ? Math.max(gpu[0] + machine.stageOverhead(), cpu[0] + machine.tripOverhead()) : gpu[0])
-                : new Stages(
-                                        linear[0],
-                                        linear[1] + gpu[0] + gpu[1],
-                                        waits ? machine.stageOverhead() : 0,
-                                        machine.tripOverhead())
-                                .layers(limits.layers(), cpu[0], cpu[1], gpu[0] + sampledRowsSeconds(plan))
-                        / limits.layers();
-        return new LayerTime(slots, resumed, layer, batches == 1 ? cpu[0] : cpu[0] + cpu[1]);
+        double overhead = waits ? machine.stageOverhead() : 0;
+        if (batches == 1) {
+            double attention = gpu[0] + overhead;
+            double wait = waits ? Math.max(0, cpu[0] + machine.tripOverhead() - attention) : 0;
+            return new LayerTime(slots, resumed, linear[0] + attention + wait, wait, cpu[0]);
+        }
+        Stages stages = new Stages(linear[0], linear[1] + gpu[0] + gpu[1], overhead, machine.tripOverhead());
+        double all = stages.layers(limits.layers(), cpu[0], cpu[1], gpu[0] + sampledRowsSeconds(plan));
+        double layer = all / limits.layers();
+        return new LayerTime(slots, resumed, layer, layer - stages.gpu(), cpu[0] + cpu[1]);
     }
 
     /** Seconds of the GEMMs of the first sub-batch's sampled rows. */

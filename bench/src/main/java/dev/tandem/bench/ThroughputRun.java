@@ -180,6 +180,7 @@ public final class ThroughputRun {
         result.put(
                 "host_token_fraction",
                 Statistics.rounded((double) counts.hostTokens() / Math.max(1, counts.decodeTokens())));
+        result.put("host_wait_fraction", Statistics.rounded(counts.hostWaitNanos() / 1e9 / seconds));
         Statistics.put(result, "ttft", counts.firstToken());
         Statistics.put(result, "tpot", counts.perToken());
         Statistics.put(result, "itl", counts.interToken());

@@ -28,7 +28,14 @@ class RecorderTest {
         recorder.firstToken(REQUEST, 5_000_000);
         for (int i = 0; i < 2; i++) {
             recorder.step(new StepRecord(
-                    2 + i, new StepRecord.Tokens(0, 1, i), 0, 0, 0, 0, StepRecord.Sampling.AT_ONCE, StepTimes.NONE));
+                    2 + i,
+                    new StepRecord.Tokens(0, 1, i),
+                    0,
+                    0,
+                    0,
+                    0,
+                    StepRecord.Sampling.AT_ONCE,
+                    new StepTimes(0, 0, 0, 0, 0, 0, 0, 100_000_000)));
             recorder.nextToken(REQUEST, 2_000_000 + i * 2_000_000L);
         }
         recorder.finished(
@@ -49,6 +56,7 @@ class RecorderTest {
         assertThat(counts.prefillTokens()).isEqualTo(18);
         assertThat(counts.decodeTokens()).isEqualTo(2);
         assertThat(counts.hostTokens()).isEqualTo(1);
+        assertThat(counts.hostWaitNanos()).isEqualTo(200_000_000);
         assertThat(counts.firstToken()).containsExactly(5);
         assertThat(counts.interToken()).containsExactly(2, 4);
         assertThat(counts.perToken()).containsExactly(3);
@@ -84,6 +92,7 @@ class RecorderTest {
                 .containsEntry("computed_prefill_tokens", 18L)
                 .containsEntry("output_tokens_per_second", 1.5)
                 .containsEntry("requests_per_second", 0.5)
-                .containsEntry("host_token_fraction", 0.5);
+                .containsEntry("host_token_fraction", 0.5)
+                .containsEntry("host_wait_fraction", 0.1);
     }
 }

@@ -18,7 +18,7 @@ import java.util.Optional;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
-/** The simulated time of a step of one batch with host tokens. */
+/** The simulated time of a step with host tokens, and how much of it the GPU waits for the CPU. */
 class SimulatedSameLayerTest {
     private static final String PROFILE = """
             name test
@@ -38,7 +38,14 @@ class SimulatedSameLayerTest {
             trip-overhead 2
             """;
 
-    private static double seconds(int gpuContext, int hostContext) {
+    /** Seconds of a step, and those of them in which the GPU waits. */
+    private record Times(double seconds, double waited) {}
+
+    private static Times times(Chunk... chunks) {
+        return times(List.of(new SubBatch(List.of(chunks))));
+    }
+
+    private static Times times(List<SubBatch> batches) {
         VirtualClock clock = new VirtualClock();
         ExecutorLimits limits = ExecutorLimits.builder()
                 .vocabulary(10)
@@ -52,19 +59,9 @@ class SimulatedSameLayerTest {
                 .build();
         try (SimulatedExecutor executor =
                 new SimulatedExecutor(limits, new CostModel(Profile.parse(PROFILE, "the test profile")), clock)) {
-            executor.submit(new StepPlan(
-                    0,
-                    List.of(),
-                    List.of(new SubBatch(List.of(
-                            decode(0, gpuContext, AttentionSite.GPU_FROM_GPU),
-                            decode(1, hostContext, AttentionSite.CPU_FROM_HOST)))),
-                    List.of(),
-                    0,
-                    List.of(),
-                    List.of()));
-            executor.poll();
+            executor.submit(new StepPlan(0, List.of(), batches, List.of(), 0, List.of(), List.of()));
+            return new Times(clock.nanos() / 1e9, executor.poll().times().hostWait() / 1e9);
         }
-        return clock.nanos() / 1e9;
     }
 
     private static Chunk decode(long sequence, int context, AttentionSite site) {
@@ -72,9 +69,39 @@ class SimulatedSameLayerTest {
         return new Chunk(sequence, context - 1, new int[1], new int[200], site, Optional.of(sampler));
     }
 
+    private static Chunk gpu(int context) {
+        return decode(0, context, AttentionSite.GPU_FROM_GPU);
+    }
+
+    private static Chunk host(int context) {
+        return decode(1, context, AttentionSite.CPU_FROM_HOST);
+    }
+
     @Test
     void attentionOfBothSidesOverlapsInALayer() {
-        assertThat(seconds(1000, 40)).as("the CPU's 4 + 2 hide behind 10").isCloseTo(2 * (10 + 10.5), within(1e-6));
-        assertThat(seconds(1000, 120)).as("the GPU waits for 12 + 2").isCloseTo(2 * (10 + 14), within(1e-6));
+        Times hidden = times(gpu(1000), host(40));
+        assertThat(hidden.seconds()).as("the CPU's 4 + 2 hide behind 10").isCloseTo(2 * (10 + 10.5), within(1e-6));
+        assertThat(hidden.waited()).isZero();
+        Times late = times(gpu(1000), host(120));
+        assertThat(late.seconds()).as("the GPU waits for 12 + 2").isCloseTo(2 * (10 + 14), within(1e-6));
+        assertThat(late.waited()).isCloseTo(2 * 3.5, within(1e-6));
+    }
+
+    @Test
+    void twoSubBatchesWaitForTheCpuOnceMoreInTheLastLayer() {
+        List<SubBatch> batches = List.of(
+                new SubBatch(List.of(gpu(1000))), new SubBatch(List.of(decode(2, 50, AttentionSite.CPU_FROM_HOST))));
+        Times times = times(batches);
+        double gpu = 2 * 0.5 + 10 + 10 + 10;
+        double last = 5 + 2 - (10 + 10);
+        assertThat(last).as("the projections of a sampled row hide it").isNegative();
+        assertThat(times.seconds()).isCloseTo(2 * gpu, within(1e-6));
+        assertThat(times.waited()).isCloseTo(0, within(1e-6));
+
+        Times late = times(List.of(batches.getFirst(), new SubBatch(List.of(host(1500)))));
+        assertThat(late.seconds())
+                .as("a sub-batch to the CPU and back: 20 + 150 + 2")
+                .isCloseTo(2 * 172, within(1e-6));
+        assertThat(late.waited()).isCloseTo(2 * (172 - gpu), within(1e-6));
     }
 }

@@ -35,7 +35,8 @@ final class StepClock {
                 nanos(Component.CPU_ATTENTION),
                 nanos(Component.TRANSFER),
                 nanos(Component.PRE_LAYER),
-                nanos(Component.POST_LAYER));
+                nanos(Component.POST_LAYER),
+                0);
         nanos.clear();
         return times;
     }

@@ -209,6 +209,26 @@ class ResumedTokenTest {
         }
     }
 
+    /** A task takes two milliseconds at least, which the step waits for at each layer. */
+    @Test
+    void theResultSaysHowLongTheStepWaited() throws IOException {
+        int[] tokens = Golden.of(FAMILY).prompt();
+        int half = tokens.length / 2;
+        try (CudaExecutor executor = executor(DataType.FLOAT16, 10_000)) {
+            prefill(executor, tokens, 1, 2);
+            attention.forEach(unreliable -> unreliable.pauses = 1);
+            assertThat(admit(executor, tokens, 1).times().hostWait())
+                    .as("in-flight tokens are not waited for")
+                    .isZero();
+            long finished = run(executor, resuming(0, 1L)).times().hostWait();
+            assertThat(finished).as("from layer 0 on").isGreaterThan(1_000_000);
+            Chunk sameLayer = chunk(2, tokens, half, half + 1, host(2), AttentionSite.CPU_FROM_HOST);
+            StepResult result =
+                    run(executor, plan(List.of(new SubBatch(List.of(sameLayer))), List.of(), 0, List.of(), List.of()));
+            assertThat(result.times().hostWait()).as("at both layers").isGreaterThan(2_000_000);
+        }
+    }
+
     /** The other tokens go on in the slots of the same steps, and each returns where it stands. */
     @Test
     void othersGoOnBesideTokensThatFinish() throws IOException {

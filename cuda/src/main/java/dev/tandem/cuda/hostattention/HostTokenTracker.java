@@ -213,12 +213,14 @@ public final class HostTokenTracker implements AutoCloseable {
     /**
      * How long the workers were busy since the last call. The GPU components of a step are not timed, because that
      * would lengthen the step.
+     *
+     * @param hostWait nanoseconds that the step waited for host tokens
      */
-    public StepTimes times() {
+    public StepTimes times(long hostWait) {
         long busy = workers.busyNanos();
         long since = busy - busyBefore;
         busyBefore = busy;
-        return new StepTimes(0, 0, 0, since, 0, 0, 0);
+        return new StepTimes(0, 0, 0, since, 0, 0, 0, hostWait);
     }
 
     /** The tasks that the workers ended since the last call. */

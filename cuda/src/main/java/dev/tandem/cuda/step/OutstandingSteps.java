@@ -238,7 +238,7 @@ public final class OutstandingSteps {
                     .map(next -> new InFlightStep(next.plan().step(), time.nanos(), next.limitNanos()));
             trace.record(step.clock(), number, launched, millis);
             pools.verify();
-            return results.of(number, launched, step.clock());
+            return results.of(number, launched, step.clock(), trace.hostWait(step.clock(), launched, millis));
         } catch (CudaException e) {
             throw new ExecutorException(String.valueOf(e.getMessage()), e);
         }

@@ -37,8 +37,9 @@ final class StepResults {
      *
      * @param step its number
      * @param slot in the clock's ring, to which it has reported
+     * @param hostWait nanoseconds that it waited for host tokens
      */
-    StepResult of(long step, Launched launched, int slot) {
+    StepResult of(long step, Launched launched, int slot, long hostWait) {
         List<StepResult.Sampled> sampled = new ArrayList<>(launched.sampled().size() + launched.slots());
         List<Long> paused = new ArrayList<>();
         List<StepResult.Lost> lost = new ArrayList<>();
@@ -70,7 +71,7 @@ final class StepResults {
                         lost);
             }
         }
-        StepTimes times = hostTokens.map(HostTokenTracker::times).orElse(StepTimes.NONE);
+        StepTimes times = hostTokens.map(tokens -> tokens.times(hostWait)).orElse(StepTimes.NONE);
         CpuTasks tasks = hostTokens.map(HostTokenTracker::tasks).orElse(CpuTasks.NONE);
         return new StepResult(step, sampled, List.of(), paused, lost, times, tasks);
     }

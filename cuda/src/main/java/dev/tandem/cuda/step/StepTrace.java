@@ -10,8 +10,8 @@ import dev.tandem.engine.observe.Timeline;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Records the GPU's lanes of the timeline by the GPU's clock: steps, layers of steps with slots, and waits for host
- * tokens.
+ * Reads when a step's layers and waits for host tokens were, by the GPU's clock. It records the GPU's lanes of the
+ * timeline: steps, layers of steps with slots, and these waits.
  *
  * <p>Owned by: engine thread.
  */
@@ -61,17 +61,53 @@ public final class StepTrace implements AutoCloseable {
                     times.getAtIndex(JAVA_LONG, layer + 1) + shift,
                     layer);
         }
-        // in the order in which the sub-batches take turns
+        waits(
+                times,
+                launched,
+                start - shift,
+                (layer, pass, began, ended) -> waits.add(
+                        Timeline.Kind.GPU_WAIT, began + shift, ended + shift, Timeline.layerAndSequence(layer, pass)));
+    }
+
+    /**
+     * Nanoseconds in which a step that has just ended waited for its host tokens and copied their attention. In-flight
+     * tokens that do not finish within the step are not waited for.
+     *
+     * @param millis that the GPU took
+     */
+    public long hostWait(int slot, Launched launched, float millis) {
+        if (launched.passes() == 0) {
+            return 0;
+        }
+        MemorySegment times = times(slot);
+        long[] sum = new long[1];
+        waits(
+                times,
+                launched,
+                times.getAtIndex(JAVA_LONG, layers) - (long) (millis * 1e6),
+                (layer, pass, began, ended) -> sum[0] += ended - began);
+        return sum[0];
+    }
+
+    /** A wait for the host tokens of a sub-batch at a layer, from and to nanoseconds of the GPU's clock. */
+    private interface WaitConsumer {
+        void accept(int layer, int pass, long began, long ended);
+    }
+
+    /**
+     * Visits a step's waits in the order in which the sub-batches take turns.
+     *
+     * @param start of the step, by the GPU's clock
+     */
+    private void waits(MemorySegment times, Launched launched, long start, WaitConsumer each) {
         for (int turn = 0; turn < launched.passes() * layers; turn++) {
             int pass = turn % launched.passes();
             int layer = turn / launched.passes();
             long at = layers + 1 + 2L * (pass * layers + layer);
-            long began = times.getAtIndex(JAVA_LONG, at) + shift;
-            long ended =
-                    times.getAtIndex(JAVA_LONG, at + 1) + shift; // read by another thread block, so it may be earlier
+            long began = times.getAtIndex(JAVA_LONG, at);
+            long ended = times.getAtIndex(JAVA_LONG, at + 1); // read by another thread block, so it may be earlier
             if (began >= start) { // else of an earlier step: this sub-batch has no host tokens
-                waits.add(
-                        Timeline.Kind.GPU_WAIT, began, Math.max(began, ended), Timeline.layerAndSequence(layer, pass));
+                each.accept(layer, pass, began, Math.max(began, ended));
             }
         }
     }

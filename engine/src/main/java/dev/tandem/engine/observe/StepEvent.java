@@ -72,6 +72,11 @@ public final class StepEvent extends Event {
     @Timespan(Timespan.NANOSECONDS)
     private long cpuAttention;
 
+    @Label("Host wait")
+    @Description("Time that the GPU waited for the CPU's attention, with the copy of its results.")
+    @Timespan(Timespan.NANOSECONDS)
+    private long hostWait;
+
     @Label("Reason")
     @Description("Why the step was planned so.")
     private String reason = "";
@@ -99,6 +104,7 @@ public final class StepEvent extends Event {
         predicted = Math.round(decision.predicted() * 1e9);
         measured = record.executeNanos();
         cpuAttention = record.times().cpuAttention();
+        hostWait = record.times().hostWait();
         reason = decision.reason();
         commit();
     }

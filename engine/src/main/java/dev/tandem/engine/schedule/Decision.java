@@ -50,6 +50,7 @@ public final class Decision {
     private int inFlight;
     private int finishing;
     private double achieved;
+    private double waited;
 
     /** Adds a candidate. */
     public void consider(Candidate candidate) {
@@ -85,8 +86,14 @@ public final class Decision {
         this.finishing = finishing;
     }
 
-    void achieved(double seconds) {
-        achieved = seconds;
+    /**
+     * Sets what was measured of the step.
+     *
+     * @param waited seconds of them in which the GPU waited for the CPU's attention
+     */
+    void achieved(double seconds, double waited) {
+        this.achieved = seconds;
+        this.waited = waited;
     }
 
     /** Number of the step. */
@@ -130,15 +137,21 @@ public final class Decision {
         return achieved;
     }
 
+    /** Measured seconds in which the GPU waited for the CPU's attention; 0 where the executor does not measure it. */
+    public double waited() {
+        return waited;
+    }
+
     @Override
     public String toString() {
         return String.format(
                 Locale.ROOT,
-                "step %d: %s, predicted %.3f ms, took %.3f ms%s: %s",
+                "step %d: %s, predicted %.3f ms, took %.3f ms%s%s: %s",
                 step,
                 chosen.label(),
                 predicted * 1e3,
                 achieved * 1e3,
+                waited == 0 ? "" : String.format(Locale.ROOT, ", waited %.3f ms for the CPU", waited * 1e3),
                 inFlight == 0 ? "" : String.format(Locale.ROOT, ", %d in flight, %d finish", inFlight, finishing),
                 reason());
     }

@@ -97,7 +97,7 @@ public final class PolicyScheduler implements Scheduler {
     public Decision completed(StepResult result, long nanos) {
         double seconds = nanos / 1e9;
         Planned step = planned.remove();
-        step.decision().achieved(seconds);
+        step.decision().achieved(seconds, result.times().hostWait() / 1e9);
         log.add(step.decision());
         if (step.whole()) {
             calibration.observe(step.draft(), result, step.decision().predicted(), seconds);

@@ -13,6 +13,7 @@ package dev.tandem.engine.step;
  * @param transfer swaps
  * @param preLayer embedding
  * @param postLayer logits and sampling
+ * @param hostWait the GPU's wait for decode attention on the CPU, with the copy of its results
  */
 public record StepTimes(
         long linear,
@@ -21,7 +22,8 @@ public record StepTimes(
         long cpuAttention,
         long transfer,
         long preLayer,
-        long postLayer) {
+        long postLayer,
+        long hostWait) {
     /** Nothing was measured. */
-    public static final StepTimes NONE = new StepTimes(0, 0, 0, 0, 0, 0, 0);
+    public static final StepTimes NONE = new StepTimes(0, 0, 0, 0, 0, 0, 0, 0);
 }

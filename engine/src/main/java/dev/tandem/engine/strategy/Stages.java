@@ -13,8 +13,8 @@ package dev.tandem.engine.strategy;
  * @param trip of a sub-batch to the CPU and back
  */
 public record Stages(double first, double second, double overhead, double trip) {
-    /** The GPU's time. */
-    double gpu() {
+    /** Seconds of the GPU's work of a layer. */
+    public double gpu() {
         return 2 * overhead + first + second;
     }
 

@@ -71,7 +71,7 @@ class RecorderEventsTest {
 
     @Test
     void timesAreThoseOfTheStepsRecord() throws IOException {
-        StepTimes times = new StepTimes(0, 0, 0, 3_000_000, 0, 0, 0);
+        StepTimes times = new StepTimes(0, 0, 0, 3_000_000, 0, 0, 0, 1_000_000);
         StepRecord record = new StepRecord(
                 7, new StepRecord.Tokens(5, 4, 3), 2, 0, 1_000_000, 9_000_000, StepRecord.Sampling.AT_ONCE, times);
         RecordedEvent step = JfrRecording.events(
@@ -80,6 +80,7 @@ class RecorderEventsTest {
         assertThat(step.getDuration("planned")).isEqualTo(Duration.ofMillis(1));
         assertThat(step.getDuration("measured")).isEqualTo(Duration.ofMillis(9));
         assertThat(step.getDuration("cpuAttention")).isEqualTo(Duration.ofMillis(3));
+        assertThat(step.getDuration("hostWait")).isEqualTo(Duration.ofMillis(1));
         assertThat(step.getInt("rows")).isEqualTo(9);
         assertThat(step.getInt("gpuTokens")).isEqualTo(1);
         assertThat(step.getInt("hostTokens")).isEqualTo(3);

@@ -31,7 +31,7 @@ class CalibratorTest {
         long nanos = (long) (4 * cost.layers() * cost.cpuAttention(1, 20) * 1e9);
         calibrator.observe(
                 draft,
-                new StepResult(0, List.of(), List.of(), List.of(), new StepTimes(0, 0, 0, nanos, 0, 0, 0)),
+                new StepResult(0, List.of(), List.of(), List.of(), new StepTimes(0, 0, 0, nanos, 0, 0, 0, 0)),
                 1,
                 1);
     }
@@ -68,7 +68,7 @@ class CalibratorTest {
                         List.of(),
                         List.of(),
                         List.of(),
-                        new StepTimes(0, 0, 0, nanos, 0, 0, 0),
+                        new StepTimes(0, 0, 0, nanos, 0, 0, 0, 0),
                         new CpuTasks(tasks, 20L * tasks)),
                 1,
                 1);

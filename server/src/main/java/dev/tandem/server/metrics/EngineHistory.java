@@ -41,6 +41,7 @@ public final class EngineHistory implements EngineListener {
      * @param executed time until its result
      * @param planned time that planning took
      * @param cpuAttention time of the CPU's attention; 0 where there was none, or the executor does not measure it
+     * @param hostWait time that the GPU waited for it
      * @param prefill prompt tokens
      * @param decode decoded tokens
      * @param host those of them whose attention read host KV
@@ -52,6 +53,7 @@ public final class EngineHistory implements EngineListener {
             long executed,
             long planned,
             long cpuAttention,
+            long hostWait,
             int prefill,
             int decode,
             int host,
@@ -136,6 +138,7 @@ public final class EngineHistory implements EngineListener {
     private final long[] executed = new long[STEPS];
     private final long[] planned = new long[STEPS];
     private final long[] cpuAttention = new long[STEPS];
+    private final long[] hostWait = new long[STEPS];
     private final int[] prefill = new int[STEPS];
     private final int[] decode = new int[STEPS];
     private final int[] host = new int[STEPS];
@@ -203,6 +206,7 @@ public final class EngineHistory implements EngineListener {
         executed[at] = record.executeNanos();
         planned[at] = record.planNanos();
         cpuAttention[at] = record.times().cpuAttention();
+        hostWait[at] = record.times().hostWait();
         prefill[at] = record.tokens().prefill();
         decode[at] = record.tokens().decode();
         host[at] = record.tokens().host();
@@ -296,6 +300,7 @@ public final class EngineHistory implements EngineListener {
                     executed[at],
                     planned[at],
                     cpuAttention[at],
+                    hostWait[at],
                     prefill[at],
                     decode[at],
                     host[at],

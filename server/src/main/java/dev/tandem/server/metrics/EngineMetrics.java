@@ -47,6 +47,7 @@ public class EngineMetrics implements EngineListener {
     private final DoubleConsumer stepsSampledLater;
     private final DoubleConsumer bitmaskWait;
     private final DoubleConsumer lateBitmasks;
+    private final DoubleConsumer hostWait;
     private final Map<FinishReason, DoubleConsumer> finished = new EnumMap<>(FinishReason.class);
     private final DoubleConsumer failed;
     private final DoubleConsumer rejected;
@@ -75,6 +76,7 @@ public class EngineMetrics implements EngineListener {
         stepsSampledLater = registry.counter(Metric.STEPS_SAMPLED_LATER);
         bitmaskWait = registry.counter(Metric.BITMASK_WAIT);
         lateBitmasks = registry.counter(Metric.LATE_BITMASKS);
+        hostWait = registry.counter(Metric.HOST_WAIT);
         for (FinishReason reason : FinishReason.values()) {
             finished.put(reason, registry.counter(Metric.REQUEST_SUCCESS, reason.wire()));
         }
@@ -196,6 +198,7 @@ public class EngineMetrics implements EngineListener {
         stepsSampledLater.accept(record.sampling().later() ? 1 : 0);
         bitmaskWait.accept(record.sampling().waitNanos() / 1e9);
         lateBitmasks.accept(record.sampling().leftOut());
+        hostWait.accept(record.times().hostWait() / 1e9);
     }
 
     @Override

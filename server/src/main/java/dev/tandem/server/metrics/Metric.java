@@ -146,6 +146,11 @@ public enum Metric {
             Type.COUNTER,
             Unit.EVENTS,
             "Rows that a step computed and did not sample, because their bitmask was late."),
+    HOST_WAIT(
+            "tandem:host_wait_seconds_total",
+            Type.COUNTER,
+            Unit.SECONDS,
+            "Time that the GPU waited for attention on the CPU, with the copy of its results."),
     IN_FLIGHT_TOKENS(
             "tandem:in_flight_tokens",
             Type.GAUGE,

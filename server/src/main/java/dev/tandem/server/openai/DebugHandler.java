@@ -27,6 +27,7 @@ final class DebugHandler {
                     .put("chosen", decision.chosen().label())
                     .put("predicted_ms", decision.predicted() * 1e3)
                     .put("achieved_ms", decision.achieved() * 1e3)
+                    .put("host_wait_ms", decision.waited() * 1e3)
                     .put("in_flight", decision.inFlight())
                     .put("finishing", decision.finishing())
                     .put("reason", decision.reason());

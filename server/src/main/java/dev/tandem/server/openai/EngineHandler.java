@@ -211,6 +211,7 @@ final class EngineHandler {
                     .put("ms", millis(step.executed()))
                     .put("plan_ms", millis(step.planned()))
                     .put("cpu_attention_ms", millis(step.cpuAttention()))
+                    .put("host_wait_ms", millis(step.hostWait()))
                     .put("prefill", step.prefill())
                     .put("decode", step.decode())
                     .put("host", step.host())

@@ -20,7 +20,7 @@ class EngineHistoryTest {
     private final EngineHistory history = new EngineHistory(clock, "gpu-only");
 
     private void step(long number, long started, long took) {
-        StepTimes times = new StepTimes(0, 0, 0, took / 2, 0, 0, 0);
+        StepTimes times = new StepTimes(0, 0, 0, took / 2, 0, 0, 0, took / 10);
         history.step(new StepRecord(
                 number, new StepRecord.Tokens(10, 3, 1), 2, started, 5, took, StepRecord.Sampling.AT_ONCE, times));
     }
@@ -31,8 +31,8 @@ class EngineHistoryTest {
         step(1, 200, 700);
         assertThat(history.view().steps())
                 .containsExactly(
-                        new EngineHistory.Step(0, 105, 1000, 5, 500, 10, 3, 1, 2),
-                        new EngineHistory.Step(1, 1105, 700, 5, 350, 10, 3, 1, 2));
+                        new EngineHistory.Step(0, 105, 1000, 5, 500, 100, 10, 3, 1, 2),
+                        new EngineHistory.Step(1, 1105, 700, 5, 350, 70, 10, 3, 1, 2));
     }
 
     @Test

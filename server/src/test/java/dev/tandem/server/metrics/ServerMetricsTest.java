@@ -46,7 +46,7 @@ class ServerMetricsTest {
     }
 
     @Test
-    void stepsCountHowTheySampled() {
+    void stepsCountHowTheySampledAndForWhatTheyWaited() {
         ServerMetrics metrics = new ServerMetrics("m");
         for (boolean later : new boolean[] {true, false, true}) {
             metrics.step(new StepRecord(
@@ -57,11 +57,12 @@ class ServerMetricsTest {
                     0,
                     0,
                     new StepRecord.Sampling(later, 3, 250_000_000),
-                    StepTimes.NONE));
+                    new StepTimes(0, 0, 0, 0, 0, 0, 0, 500_000_000)));
         }
         assertThat(scrape(metrics))
                 .contains("tandem:steps_sampled_later_total{engine=\"0\",model_name=\"m\"} 2.0\n")
                 .contains("tandem:bitmask_wait_seconds_total{engine=\"0\",model_name=\"m\"} 0.75\n")
+                .contains("tandem:host_wait_seconds_total{engine=\"0\",model_name=\"m\"} 1.5\n")
                 .contains("tandem:late_bitmasks_total{engine=\"0\",model_name=\"m\"} 9.0\n");
     }
 
