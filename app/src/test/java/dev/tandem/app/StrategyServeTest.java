@@ -60,6 +60,7 @@ class StrategyServeTest {
         expected = answers(gpuOnly);
         JsonNode steps = JSON.readTree(gpuOnly.get("/debug/steps").body()).get("steps");
         assertThat(steps.get(0).get("chosen").asString()).isEqualTo("gpu-only");
+        assertThat(steps.get(0).get("host_wait_ms").asDouble()).isZero();
     }
 
     @AfterAll

@@ -404,8 +404,8 @@ public final class SimulatedExecutor implements Executor {
         double overhead = waits ? machine.stageOverhead() : 0;
         if (batches == 1) {
             double attention = gpu[0] + overhead;
-            double wait = waits ? Math.max(0, cpu[0] + machine.tripOverhead() - attention) : 0;
-            return new LayerTime(slots, resumed, linear[0] + attention + wait, wait, cpu[0]);
+            double longest = waits ? Math.max(attention, cpu[0] + machine.tripOverhead()) : attention;
+            return new LayerTime(slots, resumed, linear[0] + longest, longest - attention, cpu[0]);
         }
         Stages stages = new Stages(linear[0], linear[1] + gpu[0] + gpu[1], overhead, machine.tripOverhead());
         double all = stages.layers(limits.layers(), cpu[0], cpu[1], gpu[0] + sampledRowsSeconds(plan));

@@ -87,21 +87,26 @@ class SimulatedSameLayerTest {
         assertThat(late.waited()).isCloseTo(2 * 3.5, within(1e-6));
     }
 
+    /** The GPU takes 10 for the linear work of each sub-batch, 10 for the attention of its decode, and twice 0.5. */
     @Test
-    void twoSubBatchesWaitForTheCpuOnceMoreInTheLastLayer() {
-        List<SubBatch> batches = List.of(
-                new SubBatch(List.of(gpu(1000))), new SubBatch(List.of(decode(2, 50, AttentionSite.CPU_FROM_HOST))));
-        Times times = times(batches);
-        double gpu = 2 * 0.5 + 10 + 10 + 10;
-        double last = 5 + 2 - (10 + 10);
-        assertThat(last).as("the projections of a sampled row hide it").isNegative();
-        assertThat(times.seconds()).isCloseTo(2 * gpu, within(1e-6));
-        assertThat(times.waited()).isCloseTo(0, within(1e-6));
-
-        Times late = times(List.of(batches.getFirst(), new SubBatch(List.of(host(1500)))));
+    void twoSubBatchesWaitForTheCpu() {
+        Chunk prompt = new Chunk(0, 999, new int[1], new int[200], AttentionSite.GPU_FROM_GPU, Optional.empty());
+        Times hidden = times(two(gpu(1000), host(50)));
+        assertThat(hidden.seconds()).isCloseTo(2 * 31, within(1e-6));
+        assertThat(hidden.waited()).isCloseTo(0, within(1e-6));
+        Times last = times(two(prompt, host(90)));
+        assertThat(last.seconds())
+                .as("in the last layer the prompt's attention alone, 1, hides the CPU's 9 + 2")
+                .isCloseTo(2 * 22 + 10, within(1e-6));
+        assertThat(last.waited()).isCloseTo(10, within(1e-6));
+        Times late = times(two(gpu(1000), host(1500)));
         assertThat(late.seconds())
                 .as("a sub-batch to the CPU and back: 20 + 150 + 2")
                 .isCloseTo(2 * 172, within(1e-6));
-        assertThat(late.waited()).isCloseTo(2 * (172 - gpu), within(1e-6));
+        assertThat(late.waited()).isCloseTo(2 * (172 - 31), within(1e-6));
+    }
+
+    private static List<SubBatch> two(Chunk first, Chunk second) {
+        return List.of(new SubBatch(List.of(first)), new SubBatch(List.of(second)));
     }
 }

@@ -107,6 +107,15 @@ public final class GraphCache implements AutoCloseable {
         return roundUp(rows);
     }
 
+    /**
+     * The row count with graphs that holds so many rows, and that is not above a capacity.
+     *
+     * @param capacity at least {@code rows}
+     */
+    static int bucketWithin(int rows, int capacity) {
+        return Math.min(bucket(rows), capacity);
+    }
+
     /** Max tiles of a step of at most so many rows and sequences. */
     public static int maxTiles(int rows, int sequences, ModelShape shape) {
         return roundUp(rows / shape.tileTokens() + MORE_TILES + sequences);
@@ -117,11 +126,11 @@ public final class GraphCache implements AutoCloseable {
      * multiple of 64, the inputs have room for fewer rows than the bucket.
      */
     Key key(int rows, int sampled, int tiles, int slots) {
-        int bucket = Math.min(bucket(rows + slots), inputs.rowCapacity());
+        int bucket = bucketWithin(rows + slots, inputs.rowCapacity());
         if (tiles == 0 && sampled == rows) {
             return new Key(bucket, bucket, 0, slots, pools.moving());
         }
-        int samples = Math.min(bucket(sampled + slots), inputs.sampleCapacity());
+        int samples = bucketWithin(sampled + slots, inputs.sampleCapacity());
         int usual = bucket / shape.tileTokens() + MORE_TILES;
         return new Key(
                 Math.max(bucket, samples), samples, tiles <= usual ? usual : roundUp(tiles), slots, pools.moving());

@@ -10,8 +10,8 @@ import dev.tandem.engine.observe.Timeline;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Reads when a step's layers and waits for host tokens were, by the GPU's clock. It records the GPU's lanes of the
- * timeline: steps, layers of steps with slots, and these waits.
+ * Reads the times of a step's layers and of its waits for host tokens, by the GPU's clock. It records the GPU's lanes
+ * of the timeline: steps, layers of steps with slots, and these waits.
  *
  * <p>Owned by: engine thread.
  */
@@ -61,10 +61,10 @@ public final class StepTrace implements AutoCloseable {
                     times.getAtIndex(JAVA_LONG, layer + 1) + shift,
                     layer);
         }
-        waits(
+        forEachWait(
                 times,
                 launched,
-                start - shift,
+                millis,
                 (layer, pass, began, ended) -> waits.add(
                         Timeline.Kind.GPU_WAIT, began + shift, ended + shift, Timeline.layerAndSequence(layer, pass)));
     }
@@ -76,16 +76,8 @@ public final class StepTrace implements AutoCloseable {
      * @param millis that the GPU took
      */
     public long hostWait(int slot, Launched launched, float millis) {
-        if (launched.passes() == 0) {
-            return 0;
-        }
-        MemorySegment times = times(slot);
         long[] sum = new long[1];
-        waits(
-                times,
-                launched,
-                times.getAtIndex(JAVA_LONG, layers) - (long) (millis * 1e6),
-                (layer, pass, began, ended) -> sum[0] += ended - began);
+        forEachWait(times(slot), launched, millis, (layer, pass, began, ended) -> sum[0] += ended - began);
         return sum[0];
     }
 
@@ -97,9 +89,10 @@ public final class StepTrace implements AutoCloseable {
     /**
      * Visits a step's waits in the order in which the sub-batches take turns.
      *
-     * @param start of the step, by the GPU's clock
+     * @param millis that the GPU took
      */
-    private void waits(MemorySegment times, Launched launched, long start, WaitConsumer each) {
+    private void forEachWait(MemorySegment times, Launched launched, float millis, WaitConsumer each) {
+        long start = times.getAtIndex(JAVA_LONG, layers) - (long) (millis * 1e6);
         for (int turn = 0; turn < launched.passes() * layers; turn++) {
             int pass = turn % launched.passes();
             int layer = turn / launched.passes();

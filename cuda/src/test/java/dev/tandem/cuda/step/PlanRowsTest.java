@@ -100,6 +100,13 @@ class PlanRowsTest {
         assertThat(GraphCache.paddedBeside(rows, slots)).isEqualTo(padded);
     }
 
+    /** With 100 slots the inputs of a step have room for 256 and 100 rows. */
+    @ParameterizedTest
+    @CsvSource({"121, 128", "330, 356", "356, 356"})
+    void rowsArePaddedToNoMoreThanTheInputsHold(int rows, int padded) {
+        assertThat(GraphCache.bucketWithin(rows, 356)).isEqualTo(padded);
+    }
+
     @Test
     void moreTokensThanSlotsAreAnErrorThatNamesBoth() {
         assertThatCode(() -> PlanRows.ordered(plan(8, 64), 64)).doesNotThrowAnyException();
