@@ -203,7 +203,7 @@ public final class SimulatedExecutor implements Executor {
             }
         }
         clock.advance((long) (seconds * 1e9));
-        StepTimes times = new StepTimes(0, 0, 0, (long) ((cpuBusy - busyBefore) * 1e9), 0, 0, 0, (long) (waited * 1e9));
+        StepTimes times = StepTimes.ofHost((long) ((cpuBusy - busyBefore) * 1e9), (long) (waited * 1e9));
         CpuTasks cpuTasks = new CpuTasks(tasks, taskTokens);
         busyBefore = cpuBusy;
         tasks = 0;

@@ -35,8 +35,7 @@ final class StepClock {
                 nanos(Component.CPU_ATTENTION),
                 nanos(Component.TRANSFER),
                 nanos(Component.PRE_LAYER),
-                nanos(Component.POST_LAYER),
-                0);
+                nanos(Component.POST_LAYER));
         nanos.clear();
         return times;
     }

@@ -220,7 +220,7 @@ public final class HostTokenTracker implements AutoCloseable {
         long busy = workers.busyNanos();
         long since = busy - busyBefore;
         busyBefore = busy;
-        return new StepTimes(0, 0, 0, since, 0, 0, 0, hostWait);
+        return StepTimes.ofHost(since, hostWait);
     }
 
     /** The tasks that the workers ended since the last call. */

@@ -25,5 +25,22 @@ public record StepTimes(
         long postLayer,
         long hostWait) {
     /** Nothing was measured. */
-    public static final StepTimes NONE = new StepTimes(0, 0, 0, 0, 0, 0, 0, 0);
+    public static final StepTimes NONE = ofHost(0, 0);
+
+    /** The times of an executor that measures all components, and where nothing waits. */
+    public StepTimes(
+            long linear,
+            long prefillAttention,
+            long gpuAttention,
+            long cpuAttention,
+            long transfer,
+            long preLayer,
+            long postLayer) {
+        this(linear, prefillAttention, gpuAttention, cpuAttention, transfer, preLayer, postLayer, 0);
+    }
+
+    /** The times of an executor that measures the host's part alone. */
+    public static StepTimes ofHost(long cpuAttention, long hostWait) {
+        return new StepTimes(0, 0, 0, cpuAttention, 0, 0, 0, hostWait);
+    }
 }

@@ -29,11 +29,7 @@ class CalibratorTest {
                 .draft(scene.state, new Decision());
         assertThat(draft.shape()).isEqualTo(Shape.OFFLOAD);
         long nanos = (long) (4 * cost.layers() * cost.cpuAttention(1, 20) * 1e9);
-        calibrator.observe(
-                draft,
-                new StepResult(0, List.of(), List.of(), List.of(), new StepTimes(0, 0, 0, nanos, 0, 0, 0, 0)),
-                1,
-                1);
+        calibrator.observe(draft, new StepResult(0, List.of(), List.of(), List.of(), StepTimes.ofHost(nanos, 0)), 1, 1);
     }
 
     @Test
@@ -68,7 +64,7 @@ class CalibratorTest {
                         List.of(),
                         List.of(),
                         List.of(),
-                        new StepTimes(0, 0, 0, nanos, 0, 0, 0, 0),
+                        StepTimes.ofHost(nanos, 0),
                         new CpuTasks(tasks, 20L * tasks)),
                 1,
                 1);
