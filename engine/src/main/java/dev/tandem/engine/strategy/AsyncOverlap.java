@@ -131,6 +131,14 @@ public final class AsyncOverlap implements Policy {
     }
 
     /**
+     * Whether the queue ends before a filled host has paid, and no default target bounds how long the last host tokens
+     * take after it.
+     */
+    public boolean queueEndsWithoutTarget(SchedulerState state) {
+        return rules.defaultTargets().perTokenNanos() == 0 && !rules.queueLasts(state);
+    }
+
+    /**
      * Drafts a step as if the host tokens with which the CPU keeps up were in flight; it serves comparison only and
      * must not be committed.
      */

@@ -3,6 +3,7 @@ package dev.tandem.engine.strategy.paper;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
+import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Decision.Candidate;
@@ -14,6 +15,7 @@ import dev.tandem.engine.strategy.Deviations;
 import dev.tandem.engine.strategy.Fidelity;
 import dev.tandem.engine.strategy.InFlightLimits;
 import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.TierRules;
 import dev.tandem.engine.strategy.select.Strategy;
 import org.assertj.core.groups.Tuple;
 import org.junit.jupiter.api.Test;
@@ -275,6 +277,32 @@ class ApexDecisionTest {
         }
         draft(scene, spread(true), why);
         assertThat(why.reason()).endsWith("so async-overlap");
+    }
+
+    /** With slots T_l is 10.3: half of each host token's work beside 95 rows does 1.01 with 6, and 1.03 with 10. */
+    @ParameterizedTest
+    @CsvSource({
+        "2, 0, 0, gpu-only",
+        "6, 0, 0, gpu-only",
+        "6, 60000, 0, async-overlap",
+        "6, 0, 1000, async-overlap",
+        "10, 0, 0, async-overlap"
+    })
+    void hostTokensOfAQueueThatEndsBeginForAClearGain(int hostTokens, int waiting, long seconds, String outcome) {
+        Scene scene = rows(95);
+        for (int i = 0; i < hostTokens; i++) {
+            scene.host(2);
+        }
+        for (int i = 0; i < waiting; i++) {
+            scene.waiting(2);
+        }
+        Decision why = new Decision();
+        var options = Strategy.Options.builder(BUDGET)
+                .deviations(spread(true))
+                .rules(new TierRules(new LatencyTargets(0, seconds * 1_000_000_000L), 0, 0))
+                .build();
+        Strategy.APEX.policy(options, TestProfile.model()).draft(scene.state, why);
+        assertThat(why.reason()).endsWith("with the host tokens in flight, so " + outcome);
     }
 
     /** Spread tokens are admitted beside those in flight, one per step here, unless these return. */
