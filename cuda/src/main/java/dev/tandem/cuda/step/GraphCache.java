@@ -138,7 +138,7 @@ public final class GraphCache implements AutoCloseable {
 
     /**
      * The shape of such a step that counts its slots by layer. Most of its layers have few slots, so its rows are
-     * padded without them, and rows of slots follow.
+     * padded without them, and rows of slots follow. It has no more rows than with all slots, for which there is room.
      */
     Key keyAtLayers(int rows, int sampled, int tiles, int slots) {
         Key all = key(rows, sampled, tiles, slots);

@@ -17,6 +17,7 @@ import dev.tandem.engine.strategy.Pipeline;
 import dev.tandem.engine.strategy.StepPredictor;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.Optional;
 
 /**
@@ -53,6 +54,10 @@ public record Apex(
      * with 1.02 (ADR 120).
      */
     private static final double MIN_BEGIN_GAIN = 1.02;
+
+    /** What is chosen where host tokens do not begin only because the queue ends. */
+    private static final String ENDING_QUEUE_WAITS =
+            String.format(Locale.ROOT, "gpu-only (min %.2f, as the queue ends)", MIN_BEGIN_GAIN);
 
     /** Pipeline and async overlap share their tier rules, so only one of them counts the step. */
     @Override
@@ -186,7 +191,8 @@ public record Apex(
         double pipe = pipelined.map(draft -> workRate(draft, reference)).orElse(0.0);
         double overlap = workRate(inFlight, reference);
         double min = async.queueEndsWithoutTarget(state) ? MIN_BEGIN_GAIN : 1;
-        boolean pays = Math.max(pipe, overlap) >= min || inFlight.load(0).gpuRows() == 0;
+        double best = Math.max(pipe, overlap);
+        boolean pays = best >= min || inFlight.load(0).gpuRows() == 0;
         boolean overlaps = pays && (pipelined.isEmpty() || overlap > pipe);
         why.because(
                 "apex: %1$s;" + (pipelined.isEmpty() ? "" : " asymmetric does %2$.2f,")
@@ -194,7 +200,7 @@ public record Apex(
                 premise,
                 pipe,
                 overlap,
-                overlaps ? "async-overlap" : pays ? "asymmetric" : "gpu-only");
+                overlaps ? "async-overlap" : pays ? "asymmetric" : best >= 1 ? ENDING_QUEUE_WAITS : "gpu-only");
         if (overlaps) {
             return async.draft(state, new Decision());
         }

@@ -283,7 +283,7 @@ class ApexDecisionTest {
     @ParameterizedTest
     @CsvSource({
         "2, 0, 0, gpu-only",
-        "6, 0, 0, gpu-only",
+        "6, 0, 0, 'gpu-only (min 1.02, as the queue ends)'",
         "6, 60000, 0, async-overlap",
         "6, 0, 1000, async-overlap",
         "10, 0, 0, async-overlap"
