@@ -168,6 +168,7 @@ public final class SimulatedExecutor implements Executor {
         double ends = ends(plan, lastSlots, resumed.size()) / limits.layers();
         double seconds = 0;
         double waited = 0;
+        double attended = 0;
         LayerTime layer = null;
         List<List<HostToken>> inFlight = byLayer();
         for (int at = 0; at < limits.layers(); at++) {
@@ -186,6 +187,7 @@ public final class SimulatedExecutor implements Executor {
             }
             seconds += ends + layer.seconds() * load + late;
             waited += layer.waitSeconds() * load + late;
+            attended += cpuSeconds + late;
             cpuBusy += cpuSeconds + late;
             for (HostToken token : rejoining) {
                 if (advance(token, start + seconds, sampled)) {
@@ -203,7 +205,8 @@ public final class SimulatedExecutor implements Executor {
             }
         }
         clock.advance((long) (seconds * 1e9));
-        StepTimes times = StepTimes.ofHost((long) ((cpuBusy - busyBefore) * 1e9), (long) (waited * 1e9));
+        StepTimes times =
+                StepTimes.ofHost((long) ((cpuBusy - busyBefore) * 1e9), (long) (attended * 1e9), (long) (waited * 1e9));
         CpuTasks cpuTasks = new CpuTasks(tasks, taskTokens);
         busyBefore = cpuBusy;
         tasks = 0;

@@ -35,7 +35,7 @@ class RecorderTest {
                     0,
                     0,
                     StepRecord.Sampling.AT_ONCE,
-                    StepTimes.ofHost(0, 100_000_000)));
+                    StepTimes.ofHost(0, 0, 100_000_000)));
             recorder.nextToken(REQUEST, 2_000_000 + i * 2_000_000L);
         }
         recorder.finished(

@@ -93,6 +93,10 @@ public final class HostAttentionQueues {
     private final AtomicLong takenSubtasks = new AtomicLong();
 
     private final AtomicIntegerArray subtasksDone = new AtomicIntegerArray(MAX);
+    private final AtomicLong spanNanos = new AtomicLong();
+    /** Of the sub-batch whose same-layer tokens are being registered. */
+    private SubBatchSpan span = new SubBatchSpan(spanNanos);
+
     private final AtomicReferenceArray<HostToken> hostTokens = new AtomicReferenceArray<>(MAX);
     private final ArrayDeque<Integer> free = new ArrayDeque<>();
     private final Map<Long, HostToken> bySequence = new LinkedHashMap<>();
@@ -148,7 +152,7 @@ public final class HostAttentionQueues {
 
     /** Registers an in-flight token that enters layer 0 in the next step. */
     public HostToken admit(Admission admission) {
-        return enter(admission, admission.sampler().draw(NO_ADJUSTMENTS));
+        return enter(admission, admission.sampler().draw(NO_ADJUSTMENTS), Optional.empty());
     }
 
     private void count(HostToken hostToken, int sign) {
@@ -157,17 +161,29 @@ public final class HostAttentionQueues {
         hostSampled += hostToken.draw.isEmpty() ? sign : 0;
     }
 
-    /** Registers a same-layer token of the next step; the step samples it like its other rows. */
-    public HostToken admitSameLayer(Admission admission) {
-        return enter(admission, Optional.empty());
+    /** Begins a sub-batch: the same-layer tokens that are registered from now on are waited for together. */
+    public void beginSubBatch() {
+        span = new SubBatchSpan(spanNanos);
     }
 
-    private HostToken enter(Admission admission, Optional<TokenSampler.Draw> draw) {
+    /** Registers a same-layer token of the next step; the step samples it like its other rows. */
+    public HostToken admitSameLayer(Admission admission) {
+        HostToken hostToken = enter(admission, Optional.empty(), Optional.of(span));
+        span.add();
+        return hostToken;
+    }
+
+    /** Nanoseconds from the first start to the last end of each sub-batch's attention in each layer, summed. */
+    long spanNanos() {
+        return spanNanos.get();
+    }
+
+    private HostToken enter(Admission admission, Optional<TokenSampler.Draw> draw, Optional<SubBatchSpan> subBatch) {
         Integer index = free.poll();
         if (index == null) {
             throw new ExecutorException("more than " + MAX + " host tokens at a time: the CPU attends for no more");
         }
-        HostToken hostToken = new HostToken(index, admission, draw);
+        HostToken hostToken = new HostToken(index, admission, draw, subBatch);
         bySequence.put(hostToken.sequence(), hostToken);
         hostTokens.setRelease(index, hostToken);
         inFlight = true;
@@ -364,11 +380,19 @@ public final class HostAttentionQueues {
         return entry >>> 24 == number + 1 ? ticket % subtasks << 24 | entry & 0xffffff : NO_ENTRY;
     }
 
-    /** Counts subtasks as finished, or as failed; the last one marks the task as completed. */
-    void complete(long task, int count) {
+    /**
+     * Counts subtasks as finished, or as failed; the last one marks the task as completed.
+     *
+     * @param nanos the time
+     */
+    void complete(long task, int count, long nanos) {
         int index = tokenIndex(task);
         if (subtasksDone.addAndGet(index, count) == subtasks) {
             subtasksDone.set(index, 0);
+            HostToken hostToken = hostTokens.get(index);
+            if (hostToken != null) { // otherwise lost after the GPU pushed the task
+                hostToken.span.ifPresent(ofSubBatch -> ofSubBatch.ended(nanos));
+            }
             LONG.setRelease(memory.completed(), (long) index * Long.BYTES, task >>> 24);
         }
     }

@@ -278,7 +278,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
                 long task = sameLayer >= 0 ? sameLayer : queues.take();
                 if (sameLayer >= 0) {
                     serve(worker, task, context, true);
-                    queues.complete(task, context.subtasks.count);
+                    queues.complete(task, context.subtasks.count, clock.nanos());
                     spins = 0;
                 } else if (task >= 0) {
                     serve(worker, task, context, false);
@@ -359,6 +359,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
         }
         int layer = HostAttentionQueues.layer(task);
         hostToken.taken(layer);
+        hostToken.span.ifPresent(span -> span.began(started));
         boolean publishes = !sameLayer;
         try {
             attend(hostToken, layer, context, sameLayer);

@@ -30,6 +30,8 @@ public final class HostToken {
     public final Admission admission;
     /** How its token is drawn on the GPU; empty when the host samples. */
     public final Optional<TokenSampler.Draw> draw;
+    /** That of a same-layer token's sub-batch; empty for in-flight tokens. */
+    final Optional<SubBatchSpan> span;
 
     private final AtomicReference<State> state = new AtomicReference<>(State.GOES_ON);
     /** The layer of the last task that a worker has taken. The token stands there or at a later layer. */
@@ -37,10 +39,11 @@ public final class HostToken {
     /** Whether the attention of a resumed token has thrown: it passes the remaining layers with wrong values. */
     private volatile boolean failedResumed;
 
-    HostToken(int index, Admission admission, Optional<TokenSampler.Draw> draw) {
+    HostToken(int index, Admission admission, Optional<TokenSampler.Draw> draw, Optional<SubBatchSpan> span) {
         this.index = index;
         this.admission = admission;
         this.draw = draw;
+        this.span = span;
     }
 
     long sequence() {

@@ -36,6 +36,7 @@ public final class HostTokenTracker implements AutoCloseable {
     private final HostAttentionWorkers workers;
     private final List<HostToken> sameLayer = new ArrayList<>();
     private long busyBefore;
+    private long spanBefore;
     private CpuTasks tasksBefore = CpuTasks.NONE;
     /** Why steps do not wait any more; their host tokens have no results. */
     private Optional<String> abortCause = Optional.empty();
@@ -211,8 +212,8 @@ public final class HostTokenTracker implements AutoCloseable {
     }
 
     /**
-     * How long the workers were busy since the last call. The GPU components of a step are not timed, because that
-     * would lengthen the step.
+     * How long the workers were busy since the last call, and how long sub-batches were attended for. The GPU
+     * components of a step are not timed, because that would lengthen the step.
      *
      * @param hostWait nanoseconds that the step waited for host tokens
      */
@@ -220,7 +221,10 @@ public final class HostTokenTracker implements AutoCloseable {
         long busy = workers.busyNanos();
         long since = busy - busyBefore;
         busyBefore = busy;
-        return StepTimes.ofHost(since, hostWait);
+        long span = queues.spanNanos();
+        long sameLayer = span - spanBefore;
+        spanBefore = span;
+        return StepTimes.ofHost(since, sameLayer, hostWait);
     }
 
     /** The tasks that the workers ended since the last call. */

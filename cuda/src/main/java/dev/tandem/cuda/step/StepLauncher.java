@@ -357,6 +357,7 @@ public final class StepLauncher {
             List<Resumed> resumedHere = last ? resumed : List.of();
             int inFlight = slotsHere + resumedHere.size();
             checkRoom(step, chunks, inFlight);
+            hostTokens.ifPresent(tokens -> tokens.queues().beginSubBatch());
             Filled filled = layout.fill(step, chunks, pools, this::token, this::admitSameLayer, sampled);
             layout.spread(step, slotsHere);
             admit(plan, step, filled.rows(), slotsHere, filled.sampled());

@@ -458,6 +458,35 @@ class HostAttentionWorkersTest {
         }
     }
 
+    @Test
+    void aSubBatchLastsFromItsFirstTasksStartToTheLastOnesEnd() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null, 12, 12)) {
+            rig.single.next = block -> rig.clock.advance(5); // each of a task's four parts
+            HostToken alone = rig.admitSameLayer(1, 0, 3);
+            rig.queues.beginSubBatch();
+            HostToken first = rig.admitSameLayer(2, 0, 5);
+            HostToken second = rig.admitSameLayer(3, 0, 6);
+            rig.pushSameLayer(alone, 0, 0);
+            rig.await(alone, 0);
+            assertThat(rig.queues.spanNanos()).isEqualTo(4 * 5);
+            rig.pushSameLayer(first, 0, 1);
+            rig.await(first, 1);
+            assertThat(rig.queues.spanNanos()).as("the second token is missing").isEqualTo(4 * 5);
+            rig.clock.advance(100);
+            rig.pushSameLayer(second, 0, 2);
+            rig.await(second, 2);
+            assertThat(rig.queues.spanNanos()).isEqualTo(4 * 5 + 4 * 5 + 100 + 4 * 5);
+            rig.pushSameLayer(alone, 1, 3);
+            rig.await(alone, 3);
+            assertThat(rig.queues.spanNanos()).as("the next layer").isEqualTo(160 + 4 * 5);
+            HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
+            assertThat(tracker.times(7).subBatchAttention()).isEqualTo(180);
+            assertThat(tracker.times(7).subBatchAttention())
+                    .as("since the last call")
+                    .isZero();
+        }
+    }
+
     /**
      * Submits tasks 1 and 0 of layer 1, whose host tokens are in blocks 5 and 3. A worker begins with task 0, so both
      * tasks exist by then.

@@ -9,7 +9,10 @@ package dev.tandem.engine.step;
  * @param linear GEMMs before and after attention, of all tokens
  * @param prefillAttention attention of prefill tokens
  * @param gpuAttention decode attention that the GPU computes from GPU blocks
- * @param cpuAttention decode attention that the CPU computes, that of in-flight tokens included
+ * @param cpuAttention decode attention that the CPU computes, that of in-flight tokens included, as the mean time that
+ *     its threads are at work
+ * @param subBatchAttention likewise for the host tokens that the step waits for, from the first one's start to the last
+ *     one's end, summed over layers and sub-batches
  * @param transfer swaps
  * @param preLayer embedding
  * @param postLayer logits and sampling
@@ -20,14 +23,15 @@ public record StepTimes(
         long prefillAttention,
         long gpuAttention,
         long cpuAttention,
+        long subBatchAttention,
         long transfer,
         long preLayer,
         long postLayer,
         long hostWait) {
     /** Nothing was measured. */
-    public static final StepTimes NONE = ofHost(0, 0);
+    public static final StepTimes NONE = ofHost(0, 0, 0);
 
-    /** The times of an executor that measures all components, and where nothing waits. */
+    /** The times of an executor that measures all components, one after the other, and where nothing waits. */
     public StepTimes(
             long linear,
             long prefillAttention,
@@ -36,11 +40,11 @@ public record StepTimes(
             long transfer,
             long preLayer,
             long postLayer) {
-        this(linear, prefillAttention, gpuAttention, cpuAttention, transfer, preLayer, postLayer, 0);
+        this(linear, prefillAttention, gpuAttention, cpuAttention, cpuAttention, transfer, preLayer, postLayer, 0);
     }
 
     /** The times of an executor that measures the host's part alone. */
-    public static StepTimes ofHost(long cpuAttention, long hostWait) {
-        return new StepTimes(0, 0, 0, cpuAttention, 0, 0, 0, hostWait);
+    public static StepTimes ofHost(long cpuAttention, long subBatchAttention, long hostWait) {
+        return new StepTimes(0, 0, 0, cpuAttention, subBatchAttention, 0, 0, 0, hostWait);
     }
 }

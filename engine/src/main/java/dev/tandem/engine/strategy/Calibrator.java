@@ -43,13 +43,13 @@ public final class Calibrator implements PolicyScheduler.Calibration {
         if (draft.shape() != Shape.ASYNC && draft.resumed().isEmpty()) {
             // with in-flight tokens the number of rows differs from layer to layer
             learn(Component.LINEAR, layers * (cost.linear(zero.rows()) + cost.linear(one.rows())), times.linear());
-            if (draft.state().inFlight().isEmpty()) { // otherwise the CPU's time includes in-flight tokens
+            if (draft.state().inFlight().isEmpty()) { // otherwise workers attend for in-flight tokens in between
                 learn(
                         Component.CPU_ATTENTION,
                         layers
                                 * (cost.cpuAttention(zero.cpuRows(), zero.cpuTokens())
                                         + cost.cpuAttention(one.cpuRows(), one.cpuTokens())),
-                        times.cpuAttention());
+                        times.subBatchAttention());
             }
             learn(Component.PRE_LAYER, cost.preLayer(zero.rows()) + cost.preLayer(one.rows()), times.preLayer());
             learn(

@@ -71,7 +71,7 @@ class RecorderEventsTest {
 
     @Test
     void timesAreThoseOfTheStepsRecord() throws IOException {
-        StepTimes times = StepTimes.ofHost(3_000_000, 1_000_000);
+        StepTimes times = StepTimes.ofHost(3_000_000, 0, 1_000_000);
         StepRecord record = new StepRecord(
                 7, new StepRecord.Tokens(5, 4, 3), 2, 0, 1_000_000, 9_000_000, StepRecord.Sampling.AT_ONCE, times);
         RecordedEvent step = JfrRecording.events(

@@ -20,7 +20,7 @@ class EngineHistoryTest {
     private final EngineHistory history = new EngineHistory(clock, "gpu-only");
 
     private void step(long number, long started, long took) {
-        StepTimes times = StepTimes.ofHost(took / 2, took / 10);
+        StepTimes times = StepTimes.ofHost(took / 2, 0, took / 10);
         history.step(new StepRecord(
                 number, new StepRecord.Tokens(10, 3, 1), 2, started, 5, took, StepRecord.Sampling.AT_ONCE, times));
     }

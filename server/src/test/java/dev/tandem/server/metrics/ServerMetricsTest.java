@@ -57,7 +57,7 @@ class ServerMetricsTest {
                     0,
                     0,
                     new StepRecord.Sampling(later, 3, 250_000_000),
-                    StepTimes.ofHost(0, 500_000_000)));
+                    StepTimes.ofHost(0, 0, 500_000_000)));
         }
         assertThat(scrape(metrics))
                 .contains("tandem:steps_sampled_later_total{engine=\"0\",model_name=\"m\"} 2.0\n")
