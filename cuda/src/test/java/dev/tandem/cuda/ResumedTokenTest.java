@@ -14,6 +14,7 @@ import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
+import dev.tandem.engine.step.StepTimes;
 import dev.tandem.engine.step.SubBatch;
 import dev.tandem.fetch.Progress;
 import dev.tandem.model.Checkpoint;
@@ -217,15 +218,20 @@ class ResumedTokenTest {
         try (CudaExecutor executor = executor(DataType.FLOAT16, 10_000)) {
             prefill(executor, tokens, 1, 2);
             attention.forEach(unreliable -> unreliable.pauses = 1);
-            assertThat(admit(executor, tokens, 1).times().hostWait())
+            StepTimes entering = admit(executor, tokens, 1).times();
+            assertThat(entering.hostWait())
                     .as("in-flight tokens are not waited for")
                     .isZero();
+            assertThat(entering.subBatchAttention()).as("nor is a sub-batch").isZero();
             long finished = run(executor, resuming(0, 1L)).times().hostWait();
             assertThat(finished).as("from layer 0 on").isGreaterThan(1_000_000);
             Chunk sameLayer = chunk(2, tokens, half, half + 1, host(2), AttentionSite.CPU_FROM_HOST);
             StepResult result =
                     run(executor, plan(List.of(new SubBatch(List.of(sameLayer))), List.of(), 0, List.of(), List.of()));
             assertThat(result.times().hostWait()).as("at both layers").isGreaterThan(2_000_000);
+            assertThat(result.times().subBatchAttention())
+                    .as("its task at both layers")
+                    .isGreaterThan(4_000_000);
         }
     }
 

@@ -118,6 +118,21 @@ class CostModelTest {
     }
 
     @Test
+    void stepsCountByTheirCpuAttention() {
+        CostModel model = TestProfile.model();
+        double few = model.cpuAttention(1, 20);
+        double many = model.cpuAttention(20, 2000);
+        for (int i = 0; i < 500; i++) {
+            double learned = model.cpuAttention(1, 20) / few;
+            model.observe(Component.CPU_ATTENTION, learned * few, 3 * few);
+            learned = model.cpuAttention(1, 20) / few;
+            model.observe(Component.CPU_ATTENTION, learned * many, 1.1 * many);
+        }
+        double timeSpent = (3 * few + 1.1 * many) / (few + many);
+        assertThat(model.cpuAttention(1, 20) / few).isCloseTo(timeSpent, within(0.01));
+    }
+
+    @Test
     void theErrorIsOfWholeSteps() {
         CostModel model = TestProfile.model();
         model.observeStep(1, 1.5);

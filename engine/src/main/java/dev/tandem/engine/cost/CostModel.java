@@ -51,6 +51,9 @@ public final class CostModel {
     private final Correction prefillAttention = new Correction();
     private final Correction gpuAttention = new Correction();
     private final Correction cpuAttention = new Correction();
+    /** Profiled seconds of CPU attention in a step, a moving average over the steps that taught its correction. */
+    private double usualCpuAttention;
+
     private final Correction inFlightAttention = new Correction();
     /** Tasks of in-flight tokens that the correction has not learned from, their context tokens, and their time. */
     private long inFlightTasks;
@@ -248,7 +251,26 @@ public final class CostModel {
         if (!(predicted > 0) || !(measured > 0)) {
             return;
         }
-        correction(component).observe(Math.clamp(measured / predicted, MIN_RATIO, MAX_RATIO));
+        double ratio = Math.clamp(measured / predicted, MIN_RATIO, MAX_RATIO);
+        if (component == Component.CPU_ATTENTION) {
+            observeCpuAttention(predicted / cpuAttention.factor, ratio);
+        } else {
+            correction(component).observe(ratio);
+        }
+    }
+
+    /**
+     * Weighs a step by its CPU attention, so that the correction is of the time spent. The few host tokens of one step
+     * take longer by their share of what every stage takes, and those of another fill its stages (ADR 121).
+     */
+    private void observeCpuAttention(double profiled, double ratio) {
+        if (!cpuAttention.seen) {
+            usualCpuAttention = profiled;
+            cpuAttention.observe(ratio);
+            return;
+        }
+        usualCpuAttention += LEARNING_RATE * (profiled - usualCpuAttention);
+        cpuAttention.observe(ratio, LEARNING_RATE * profiled / usualCpuAttention);
     }
 
     /** Learns by how much the prediction of a whole step was wrong; both arguments are seconds. */
