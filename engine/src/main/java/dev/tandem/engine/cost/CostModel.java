@@ -15,8 +15,9 @@ public final class CostModel {
     /** Weight of the newest step: the model learns half of a change in about 14 steps. */
     private static final double LEARNING_RATE = 0.05;
     /**
-     * Weight of the profile in each step that teaches nothing of in-flight tokens: half of a correction is forgotten in
-     * about as many steps as the guard measures at a time, so that offloading is tried again. Not tuned.
+     * Weight of the profile in each step that teaches nothing of the CPU's attention, or of in-flight tokens: half of a
+     * correction is forgotten in about as many steps as the guard measures at a time, so that offloading is tried
+     * again. Not tuned.
      */
     private static final double FORGETTING_RATE = 1 / 1024.0;
     /** Bounds of measured over predicted time: a measurement beyond them is an outlier. */
@@ -158,6 +159,11 @@ public final class CostModel {
         inFlightAttention.forget();
     }
 
+    /** Notes a step that waits for no attention of the CPU, likewise. */
+    public void noCpuAttention() {
+        cpuAttention.forget();
+    }
+
     private double profiledAttention(int rows, long tokens) {
         if (rows <= 0) {
             return 0;
@@ -260,16 +266,12 @@ public final class CostModel {
     }
 
     /**
-     * Weighs a step by its CPU attention, so that the correction is of the time spent. The few host tokens of one step
-     * take longer by their share of what every stage takes, and those of another fill its stages (ADR 121).
+     * Weighs a step by its CPU attention, so that the correction is of the time spent. A step of few host tokens has
+     * more of what every stage takes. The first step counts no more than others, because it may have few (ADR 121).
      */
     private void observeCpuAttention(double profiled, double ratio) {
-        if (!cpuAttention.seen) {
-            usualCpuAttention = profiled;
-            cpuAttention.observe(ratio);
-            return;
-        }
-        usualCpuAttention += LEARNING_RATE * (profiled - usualCpuAttention);
+        double usual = cpuAttention.seen ? usualCpuAttention : profiled;
+        usualCpuAttention = usual + LEARNING_RATE * (profiled - usual);
         cpuAttention.observe(ratio, LEARNING_RATE * profiled / usualCpuAttention);
     }
 

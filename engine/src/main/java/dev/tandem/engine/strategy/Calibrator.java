@@ -57,6 +57,9 @@ public final class Calibrator implements PolicyScheduler.Calibration {
                     cost.postLayer(zero.outputs()) + cost.postLayer(one.outputs()),
                     times.postLayer());
         }
+        if (zero.cpuRows() + one.cpuRows() == 0) {
+            cost.noCpuAttention();
+        }
         if (draft.shape() == Shape.ASYNC) {
             CpuTasks tasks = result.cpuTasks();
             cost.observeInFlight(tasks.count(), tasks.tokens(), times.cpuAttention() / 1e9);

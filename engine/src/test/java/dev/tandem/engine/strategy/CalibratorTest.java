@@ -41,7 +41,9 @@ class CalibratorTest {
         double inFlight = cost.inFlightAttention(1, 20);
         assertThat(inFlight).isEqualTo(stage);
         slowStage(new Scene(10, 100, BUDGET));
-        assertThat(cost.cpuAttention(1, 20)).as("half of the first measurement").isCloseTo(2.5 * stage, within(1e-6));
+        assertThat(cost.cpuAttention(1, 20))
+                .as("the first measurement counts no more than others")
+                .isCloseTo(1.15 * stage, within(1e-6));
         assertThat(cost.inFlightAttention(1, 20)).isEqualTo(inFlight);
     }
 
@@ -93,6 +95,21 @@ class CalibratorTest {
         assertThat(cost.inFlightAttention(100, 2000) / inFlight)
                 .as("the first measurement counts no more than others")
                 .isBetween(1.01, 1.1);
+    }
+
+    @Test
+    void withoutStagesThatWaitForTheCpuTheirCorrectionIsForgotten() {
+        double stage = cost.cpuAttention(1, 20);
+        for (int i = 0; i < 200; i++) {
+            slowStage(new Scene(10, 100, BUDGET));
+        }
+        assertThat(cost.cpuAttention(1, 20) / stage).isGreaterThan(2);
+        StepDraft alone = new StepDraft(new Scene(10, 100, BUDGET).state, BUDGET);
+        StepResult result = new StepResult(0, List.of(), List.of(), List.of(), StepTimes.NONE);
+        for (int i = 0; i < 8000; i++) {
+            calibrator.observe(alone, result, 1, 1);
+        }
+        assertThat(cost.cpuAttention(1, 20) / stage).isBetween(1.0, 1.02);
     }
 
     @Test
