@@ -226,12 +226,14 @@ class ResumedTokenTest {
             long finished = run(executor, resuming(0, 1L)).times().hostWait();
             assertThat(finished).as("from layer 0 on").isGreaterThan(1_000_000);
             Chunk sameLayer = chunk(2, tokens, half, half + 1, host(2), AttentionSite.CPU_FROM_HOST);
-            StepResult result =
-                    run(executor, plan(List.of(new SubBatch(List.of(sameLayer))), List.of(), 0, List.of(), List.of()));
-            assertThat(result.times().hostWait()).as("at both layers").isGreaterThan(2_000_000);
-            assertThat(result.times().subBatchAttention())
-                    .as("its task at both layers")
-                    .isGreaterThan(4_000_000);
+            for (int again = 0; again < 3; again++) { // each step is timed apart
+                StepResult result = run(
+                        executor, plan(List.of(new SubBatch(List.of(sameLayer))), List.of(), 0, List.of(), List.of()));
+                assertThat(result.times().hostWait()).as("at both layers").isGreaterThan(2_000_000);
+                assertThat(result.times().subBatchAttention())
+                        .as("its task at both layers")
+                        .isGreaterThan(4_000_000);
+            }
         }
     }
 

@@ -391,7 +391,7 @@ public final class HostAttentionQueues {
             subtasksDone.set(index, 0);
             HostToken hostToken = hostTokens.get(index);
             if (hostToken != null) { // otherwise lost after the GPU pushed the task
-                hostToken.span.ifPresent(ofSubBatch -> ofSubBatch.ended(nanos));
+                hostToken.ended(nanos);
             }
             LONG.setRelease(memory.completed(), (long) index * Long.BYTES, task >>> 24);
         }

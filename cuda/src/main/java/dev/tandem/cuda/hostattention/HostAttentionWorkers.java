@@ -359,7 +359,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
         }
         int layer = HostAttentionQueues.layer(task);
         hostToken.taken(layer);
-        hostToken.span.ifPresent(span -> span.began(started));
+        hostToken.began(started);
         boolean publishes = !sameLayer;
         try {
             attend(hostToken, layer, context, sameLayer);

@@ -31,7 +31,7 @@ public final class HostToken {
     /** How its token is drawn on the GPU; empty when the host samples. */
     public final Optional<TokenSampler.Draw> draw;
     /** That of a same-layer token's sub-batch; empty for in-flight tokens. */
-    final Optional<SubBatchSpan> span;
+    private final Optional<SubBatchSpan> span;
 
     private final AtomicReference<State> state = new AtomicReference<>(State.GOES_ON);
     /** The layer of the last task that a worker has taken. The token stands there or at a later layer. */
@@ -44,6 +44,20 @@ public final class HostToken {
         this.admission = admission;
         this.draw = draw;
         this.span = span;
+    }
+
+    /** Notes that a worker began with a part of a task, for the time of its sub-batch. */
+    void began(long nanos) {
+        if (span.isPresent()) {
+            span.get().began(nanos);
+        }
+    }
+
+    /** Notes that a task is done, before its result is announced. */
+    void ended(long nanos) {
+        if (span.isPresent()) {
+            span.get().ended(nanos);
+        }
     }
 
     long sequence() {

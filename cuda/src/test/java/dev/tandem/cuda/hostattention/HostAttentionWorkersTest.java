@@ -394,8 +394,11 @@ class HostAttentionWorkersTest {
             assertThat(HostAttentionQueues.subtasks(rig.config)).isEqualTo(subtasks);
             int rows = 6;
             HostToken inFlight = rig.admit(100, 0, 39);
+            long began = System.nanoTime();
             for (int position = 0; position < 70; position++) {
                 List<HostToken> hostTokens = new ArrayList<>();
+                rig.queues.beginSubBatch();
+                long spanBefore = rig.queues.spanNanos();
                 for (int row = 0; row < rows; row++) {
                     hostTokens.add(rig.admitSameLayer(row, position, 6 * row, 6 * row + 3));
                 }
@@ -415,8 +418,12 @@ class HostAttentionWorkersTest {
                         }
                     }
                 }
+                assertThat(rig.queues.spanNanos())
+                        .as("all tokens ended in each layer")
+                        .isGreaterThan(spanBefore);
                 hostTokens.forEach(rig.queues::end);
             }
+            assertThat(rig.queues.spanNanos()).isLessThan(System.nanoTime() - began);
             assertThat(HostAttentionQueues.tokenIndex(rig.receive())).isEqualTo(inFlight.index);
             rig.check(inFlight, 0);
         }

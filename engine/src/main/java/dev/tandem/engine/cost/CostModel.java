@@ -6,13 +6,17 @@ import java.util.Map;
 /**
  * Predicts the seconds that the parts of a step take. Predictions start from a {@link Profile}; the times that the
  * executor measures correct them while serving. Each measured component has a factor, the moving average of measured
- * over profiled time. A component that is not measured stays as profiled.
+ * over profiled time; that of CPU attention is weighted by how much of it a step has. A component that is not measured
+ * stays as profiled.
  *
  * <p>Owned by: engine thread; {@link #error()}, {@link #corrections()} and {@link #extrapolated()} may be read by any
  * thread.
  */
 public final class CostModel {
-    /** Weight of the newest step: the model learns half of a change in about 14 steps. */
+    /**
+     * Weight of the newest step: the model learns half of a change in about 14 steps. For CPU attention that is the
+     * weight of a step with as much of it as usual.
+     */
     private static final double LEARNING_RATE = 0.05;
     /**
      * Weight of the profile in each step that teaches nothing of the CPU's attention, or of in-flight tokens: half of a
@@ -267,7 +271,8 @@ public final class CostModel {
 
     /**
      * Weighs a step by its CPU attention, so that the correction is of the time spent. A step of few host tokens has
-     * more of what every stage takes. The first step counts no more than others, because it may have few (ADR 121).
+     * more of what every stage takes. The first step counts no more than others, because it may have few. The first
+     * full step after such ones counts most, because it is most of the time spent; no weight exceeds 1 (ADR 121).
      */
     private void observeCpuAttention(double profiled, double ratio) {
         double usual = cpuAttention.seen ? usualCpuAttention : profiled;

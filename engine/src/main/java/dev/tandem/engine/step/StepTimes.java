@@ -11,8 +11,8 @@ package dev.tandem.engine.step;
  * @param gpuAttention decode attention that the GPU computes from GPU blocks
  * @param cpuAttention decode attention that the CPU computes, that of in-flight tokens included, as the mean time that
  *     its threads are at work
- * @param subBatchAttention likewise for the host tokens that the step waits for, from the first one's start to the last
- *     one's end, summed over layers and sub-batches
+ * @param subBatchAttention decode attention that the CPU computes for same-layer tokens, in each layer and sub-batch
+ *     from the first one's start to the last one's end
  * @param transfer swaps
  * @param preLayer embedding
  * @param postLayer logits and sampling

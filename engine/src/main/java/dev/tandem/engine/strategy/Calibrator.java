@@ -57,7 +57,7 @@ public final class Calibrator implements PolicyScheduler.Calibration {
                     cost.postLayer(zero.outputs()) + cost.postLayer(one.outputs()),
                     times.postLayer());
         }
-        if (zero.cpuRows() + one.cpuRows() == 0) {
+        if (zero.cpuRows() + one.cpuRows() == 0 && draft.resumed().isEmpty()) {
             cost.noCpuAttention();
         }
         if (draft.shape() == Shape.ASYNC) {
