@@ -163,7 +163,7 @@ public final class CostModel {
         inFlightAttention.forget();
     }
 
-    /** Notes a step that waits for no attention of the CPU, likewise. */
+    /** Notes a step in which the CPU attends for no token, likewise. */
     public void noCpuAttention() {
         cpuAttention.forget();
     }

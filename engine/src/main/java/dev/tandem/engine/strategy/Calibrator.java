@@ -57,14 +57,14 @@ public final class Calibrator implements PolicyScheduler.Calibration {
                     cost.postLayer(zero.outputs()) + cost.postLayer(one.outputs()),
                     times.postLayer());
         }
-        if (zero.cpuRows() + one.cpuRows() == 0 && draft.resumed().isEmpty()) {
-            cost.noCpuAttention();
-        }
         if (draft.shape() == Shape.ASYNC) {
             CpuTasks tasks = result.cpuTasks();
             cost.observeInFlight(tasks.count(), tasks.tokens(), times.cpuAttention() / 1e9);
         } else if (draft.state().inFlight().isEmpty()) {
             cost.noInFlight();
+            if (zero.cpuRows() + one.cpuRows() == 0) {
+                cost.noCpuAttention();
+            }
         }
         learn(
                 Component.PREFILL_ATTENTION,
