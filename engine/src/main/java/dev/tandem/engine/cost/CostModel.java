@@ -19,7 +19,7 @@ public final class CostModel {
      */
     private static final double LEARNING_RATE = 0.05;
     /**
-     * Weight of the profile in each step that teaches nothing of the CPU's attention, or of in-flight tokens: half of a
+     * Weight of the profile in each step with an empty host, or that teaches nothing of in-flight tokens: half of a
      * correction is forgotten in about as many steps as the guard measures at a time, so that offloading is tried
      * again. Not tuned.
      */
@@ -163,8 +163,8 @@ public final class CostModel {
         inFlightAttention.forget();
     }
 
-    /** Notes a step in which the CPU attends for no token, likewise. */
-    public void noCpuAttention() {
+    /** Notes a step in which no sequence is on the host, likewise. */
+    public void hostIsEmpty() {
         cpuAttention.forget();
     }
 

@@ -62,8 +62,8 @@ public final class Calibrator implements PolicyScheduler.Calibration {
             cost.observeInFlight(tasks.count(), tasks.tokens(), times.cpuAttention() / 1e9);
         } else if (draft.state().inFlight().isEmpty()) {
             cost.noInFlight();
-            if (zero.cpuRows() + one.cpuRows() == 0) {
-                cost.noCpuAttention();
+            if (draft.state().host().isEmpty()) { // steps without host tokens may be between others with them
+                cost.hostIsEmpty();
             }
         }
         learn(

@@ -98,18 +98,27 @@ class CalibratorTest {
     }
 
     @Test
-    void withoutStagesThatWaitForTheCpuTheirCorrectionIsForgotten() {
+    void theCorrectionOfStagesIsForgottenWhileTheHostIsEmpty() {
         double stage = cost.cpuAttention(1, 20);
         for (int i = 0; i < 200; i++) {
             slowStage(new Scene(10, 100, BUDGET));
         }
-        assertThat(cost.cpuAttention(1, 20) / stage).isGreaterThan(2);
-        StepDraft alone = new StepDraft(new Scene(10, 100, BUDGET).state, BUDGET);
+        double learned = cost.cpuAttention(1, 20);
+        assertThat(learned / stage).isGreaterThan(2);
+        Scene scene = new Scene(10, 100, BUDGET);
+        scene.host(20);
+        withoutHostTokens(scene, 8000);
+        assertThat(cost.cpuAttention(1, 20)).as("a sequence waits there").isEqualTo(learned);
+        withoutHostTokens(new Scene(10, 100, BUDGET), 8000);
+        assertThat(cost.cpuAttention(1, 20) / stage).isBetween(1.0, 1.02);
+    }
+
+    private void withoutHostTokens(Scene scene, int steps) {
+        StepDraft alone = new StepDraft(scene.state, BUDGET);
         StepResult result = new StepResult(0, List.of(), List.of(), List.of(), StepTimes.NONE);
-        for (int i = 0; i < 8000; i++) {
+        for (int i = 0; i < steps; i++) {
             calibrator.observe(alone, result, 1, 1);
         }
-        assertThat(cost.cpuAttention(1, 20) / stage).isBetween(1.0, 1.02);
     }
 
     @Test
@@ -118,11 +127,7 @@ class CalibratorTest {
         for (int i = 0; i < 200; i++) {
             slowTasks(150);
         }
-        StepDraft alone = new StepDraft(new Scene(10, 100, BUDGET).state, BUDGET);
-        StepResult result = new StepResult(0, List.of(), List.of(), List.of(), StepTimes.NONE);
-        for (int i = 0; i < 5000; i++) {
-            calibrator.observe(alone, result, 1, 1);
-        }
+        withoutHostTokens(new Scene(10, 100, BUDGET), 5000);
         assertThat(cost.inFlightAttention(100, 2000) / inFlight).isBetween(1.0, 1.02);
     }
 }
