@@ -383,7 +383,7 @@ public final class HostAttentionQueues {
     /**
      * Counts subtasks as finished, or as failed; the last one marks the task as completed.
      *
-     * @param nanos the time
+     * @param nanos when they were, by the workers' clock
      */
     void complete(long task, int count, long nanos) {
         int index = tokenIndex(task);

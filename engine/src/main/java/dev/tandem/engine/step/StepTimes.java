@@ -9,8 +9,8 @@ package dev.tandem.engine.step;
  * @param linear GEMMs before and after attention, of all tokens
  * @param prefillAttention attention of prefill tokens
  * @param gpuAttention decode attention that the GPU computes from GPU blocks
- * @param cpuAttention decode attention that the CPU computes, that of in-flight tokens included, as the mean time that
- *     its threads are at work
+ * @param cpuAttention decode attention that the CPU computes, that of in-flight tokens included; beside a GPU the mean
+ *     time that its threads are at work
  * @param subBatchAttention decode attention that the CPU computes for same-layer tokens, in each layer and sub-batch
  *     from the first one's start to the last one's end
  * @param transfer swaps

@@ -30,7 +30,7 @@ class CalibratorTest {
                 .draft(scene.state, new Decision());
         assertThat(draft.shape()).isEqualTo(Shape.OFFLOAD);
         long nanos = (long) (4 * cost.layers() * cost.cpuAttention(1, 20) * 1e9);
-        // a third of the workers had nothing to do, which does not end the step sooner
+        // two of three workers have nothing to do, which does not end the step sooner
         StepTimes times = StepTimes.ofHost(nanos / 3, nanos, 0);
         calibrator.observe(draft, new StepResult(0, List.of(), List.of(), List.of(), times), 1, 1);
     }
