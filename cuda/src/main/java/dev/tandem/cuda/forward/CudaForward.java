@@ -212,9 +212,7 @@ public final class CudaForward {
 
     /** Enqueues the wait for the transfers of a step, after its layers. */
     public void end(Stream stream, List<Pass> passes, boolean transfer) {
-        if (transfer
-                || passes.stream()
-                        .anyMatch(pass -> pass.resumes() || pass.extent().sendsHostTokens())) {
+        if (transfer || passes.stream().anyMatch(Pass::resumes)) {
             launchers.hostTransfer().join(stream);
         }
     }
@@ -280,9 +278,6 @@ public final class CudaForward {
         }
         if (pass.resumes() && extent.inFlight() > 0) {
             launchers.hostTransfer().sendInFlight(stream, extent.inFlight(), layer);
-        }
-        if (extent.sendsHostTokens()) {
-            launchers.hostTransfer().send(stream, pass.step(), extent, layer);
         }
     }
 

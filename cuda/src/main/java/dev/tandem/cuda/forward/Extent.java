@@ -17,12 +17,6 @@ import java.util.Set;
  */
 public record Extent(
         int rows, int sampled, boolean decodes, int tiles, int slots, int resumed, int hostTokens, Set<Part> parts) {
-    /**
-     * Max same-layer tokens of a sub-batch that rope_store sends itself; send_host_tokens sends more. A token of a
-     * model with 32 heads takes 24 KB.
-     */
-    static final int SENT_BY_ROPE_STORE = 8;
-
     /** Kinds of kernels that are timed separately. */
     public enum Part {
         /** GEMMs, including the output head. */
@@ -94,11 +88,10 @@ public record Extent(
 
     /**
      * The extent for which this sub-batch's graph is captured. Kernels read the number of host tokens from the step's
-     * inputs, so one graph serves all numbers that rope_store sends, and beyond these all up to the next power of two.
+     * inputs, so one graph serves all numbers of them.
      */
     public Extent graphShape() {
-        return withHostTokens(
-                hostTokens == 0 ? 0 : Math.max(SENT_BY_ROPE_STORE, Integer.highestOneBit(2 * hostTokens - 1)));
+        return withHostTokens(hostTokens == 0 ? 0 : HostTransferLauncher.MAX_RECEIVERS);
     }
 
     /** Rows of in-flight tokens. */
@@ -113,10 +106,5 @@ public record Extent(
 
     boolean has(Part part) {
         return parts.contains(part);
-    }
-
-    /** Whether send_host_tokens sends the host tokens; else rope_store does. */
-    public boolean sendsHostTokens() {
-        return hostTokens > SENT_BY_ROPE_STORE;
     }
 }

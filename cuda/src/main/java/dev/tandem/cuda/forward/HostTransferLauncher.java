@@ -9,21 +9,17 @@ import dev.tandem.cuda.kernels.ModelShape;
 
 /**
  * Launches the kernels that transfer host tokens between GPU and host (host_transfer.cu). Those that run beside a step
- * have a stream of their own, of the highest priority. With the step's priority, send_host_tokens started only when the
- * GPU's own decode attention had ended, so the CPU attended after the GPU (ADR 107).
+ * have a stream of their own, of the highest priority, because else they start only when the step's kernels leave room
+ * (ADR 107).
  *
  * <p>Owned by: engine thread.
  */
 public final class HostTransferLauncher implements AutoCloseable {
-    /**
-     * Max thread blocks per multiprocessor that wait for host tokens. They take a quarter of its capacity, so that the
-     * blocks that send host tokens fit.
-     */
-    private static final int RECEIVERS = 4;
+    /** Max thread blocks that wait for same-layer tokens; each takes its tokens in turn. */
+    static final int MAX_RECEIVERS = 16;
 
     private final Kernels kernels;
     private final long hostTokens;
-    private final int multiprocessors;
     private final int layers;
     /** Bytes of a row of attention output. */
     private final long attendedBytes;
@@ -36,7 +32,6 @@ public final class HostTransferLauncher implements AutoCloseable {
     public HostTransferLauncher(Device device, Kernels kernels, ModelShape shape, long hostTokens) {
         this.kernels = kernels;
         this.hostTokens = hostTokens;
-        this.multiprocessors = device.multiprocessors();
         this.layers = shape.config().layers();
         this.attendedBytes = (long) shape.queries() * shape.type().bytes();
         this.link = device.urgentStream("in-flight tokens");
@@ -63,14 +58,6 @@ public final class HostTransferLauncher implements AutoCloseable {
     /** For tests: launches the transfer kernel in the step's own stream, where no later kernel can end it. */
     void transferAlone(Stream stream) {
         kernels.transfer.launch(stream, 1, 1, hostTokens);
-    }
-
-    /** Sends q, k and v of the sub-batch's host tokens, beside the step's next kernels. */
-    void send(Stream stream, StepInputs step, Extent extent, int layer) {
-        stream.record(before);
-        link.waitFor(before);
-        kernels.sendHostTokens.launch(link, extent.hostTokens(), 1, step.header(), step.slots(0), hostTokens, layer);
-        link.record(after);
     }
 
     /**
@@ -117,7 +104,7 @@ public final class HostTransferLauncher implements AutoCloseable {
     void receive(Stream stream, Activations a, StepInputs step, Extent extent, int subBatch, int layer) {
         kernels.receiveHostTokens.launch(
                 stream,
-                Math.min(extent.hostTokens(), multiprocessors * RECEIVERS) + 1,
+                Math.min(extent.hostTokens(), MAX_RECEIVERS) + 1,
                 1,
                 step.header(),
                 step.slots(0), // host tokens are in the slots of all groups

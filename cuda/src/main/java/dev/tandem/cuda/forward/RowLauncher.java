@@ -173,7 +173,6 @@ public final class RowLauncher {
     void ropeStore(
             Stream stream, Activations a, StepInputs step, Extent extent, Pending pending, int layer, int returning) {
         CudaWeights.Layer weight = weights.layers.get(layer);
-        boolean sends = extent.hostTokens() > 0 && !extent.sendsHostTokens();
         kernels.ropeStore.launch(
                 stream,
                 extent.rows() + (returning > 0 ? 1 : 0),
@@ -197,7 +196,7 @@ public final class RowLauncher {
                 layer,
                 returning > 0 ? extent.rows() : Integer.MAX_VALUE,
                 returning,
-                sends ? step.header() : 0L,
+                extent.hostTokens() > 0 ? step.header() : 0L,
                 rotations[layer],
                 a.qkScales().map(DeviceBuffer::address).orElse(0L));
     }

@@ -30,8 +30,8 @@ import java.util.List;
  * <p>A step that resumes in-flight tokens waits for those, at each layer from the one where they stand. It has no
  * transfer kernel: {@code send_in_flight} and {@code receive_in_flight} transfer in its place.
  *
- * <p>Same-layer tokens use the same indices and memory, with rings of their own. {@code rope_store}, or
- * {@code send_host_tokens} if they are many, pushes their tasks. {@code receive_host_tokens} waits for the results.
+ * <p>Same-layer tokens use the same indices and memory, with rings of their own. {@code rope_store} pushes their tasks,
+ * and {@code receive_host_tokens} waits for the results.
  *
  * <p>Owned by: the executor.
  */
@@ -76,7 +76,7 @@ public final class HostLinkMemory implements AutoCloseable {
         DeviceBuffer stamps = buffer(device, 8L * (layers + 1), "times of layers");
         DeviceBuffer waits = buffer(device, 8L * 4 * layers, "times of waits");
         DeviceBuffer counters = buffer(device, 8L * (2 * layers + 4), "ring counters");
-        DeviceBuffer sentWarps = buffer(device, 4L * MAX, "warps that have sent a host token");
+        DeviceBuffer sentParts = buffer(device, 4L * MAX, "thread blocks that have sent a host token");
         DeviceBuffer waiting = buffer(device, 4L * MAX, "layers at which in-flight tokens wait");
         PinnedBuffer taskRing = pinned(device, 8L * MAX, "the ring of attention tasks");
         PinnedBuffer readyRing = pinned(device, 8L * MAX, "the ring of attention results");
@@ -122,7 +122,7 @@ public final class HostLinkMemory implements AutoCloseable {
             completed.address() + 8L * MAX,
             waits.address(),
             timeoutNanos,
-            sentWarps.address(),
+            sentParts.address(),
             stepNanos,
             waiting.address()
         };
@@ -138,7 +138,7 @@ public final class HostLinkMemory implements AutoCloseable {
             stream.fill(returnQueues, 0);
             stream.fill(incoming, 0);
             stream.fill(waits, 0);
-            stream.fill(sentWarps, 0);
+            stream.fill(sentParts, 0);
             stream.fill(waiting, -1);
             stream.synchronise();
         }

@@ -169,7 +169,6 @@ public final class KernelCatalogue {
                         free("transfer", KernelConstants.TRANSFER_THREADS),
                         free("send_in_flight", KernelConstants.TRANSFER_THREADS),
                         waiting("receive_in_flight", KernelConstants.TRANSFER_THREADS, 0),
-                        free("send_host_tokens", KernelConstants.HOST_TOKEN_THREADS),
                         waiting("receive_host_tokens", KernelConstants.HOST_TOKEN_THREADS, 0),
                         waiting("report", 256, 0))));
         for (int tiles : Kernels.TILES) {

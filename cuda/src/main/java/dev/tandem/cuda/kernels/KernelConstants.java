@@ -54,7 +54,7 @@ public final class KernelConstants {
     static final int SAMPLE_THREADS = 1024;
     /** Threads per block of {@code transfer}, {@code send_in_flight} and {@code receive_in_flight}. */
     static final int TRANSFER_THREADS = 256;
-    /** Threads per block of {@code send_host_tokens} and {@code receive_host_tokens}. */
+    /** Threads per block of {@code receive_host_tokens}. */
     static final int HOST_TOKEN_THREADS = 128;
     /** Threads per block of {@code gemv.cu}, which computes as many weight rows. */
     public static final int GEMV_THREADS = 256;

@@ -66,7 +66,6 @@ public final class Kernels implements AutoCloseable {
     public final Kernel transfer;
     public final Kernel sendInFlight;
     public final Kernel receiveInFlight;
-    public final Kernel sendHostTokens;
     public final Kernel receiveHostTokens;
     public final Kernel report;
     public final Kernel randomFill;
@@ -139,7 +138,6 @@ public final class Kernels implements AutoCloseable {
         transfer = hostTokens.kernel("transfer");
         sendInFlight = hostTokens.kernel("send_in_flight");
         receiveInFlight = hostTokens.kernel("receive_in_flight");
-        sendHostTokens = hostTokens.kernel("send_host_tokens");
         receiveHostTokens = hostTokens.kernel("receive_host_tokens");
         report = hostTokens.kernel("report");
         for (int tiles : TILES) {

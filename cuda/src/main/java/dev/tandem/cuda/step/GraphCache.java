@@ -237,8 +237,7 @@ public final class GraphCache implements AutoCloseable {
                 && extent.rows() <= MAX_SAME_LAYER_ROWS
                 && extent.tiles() == 0
                 && extent.slots() == 0
-                && extent.resumed() == 0
-                && !extent.sendsHostTokens();
+                && extent.resumed() == 0;
     }
 
     private static List<Pass> graphShapes(List<Pass> passes) {

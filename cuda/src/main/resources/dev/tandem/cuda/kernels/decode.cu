@@ -19,14 +19,10 @@
 #define GROUPS32 (HEAD_WIDTH / 32)
 #define WARPS DECODE_WARPS
 
-// Bounds of registers that leave room for a thread block of send_host_tokens on each multiprocessor, because the CPU
-// attends while this kernel does. Heads of 256 need all registers. On 9.0 launch bounds alone leave that room.
 #if HEAD_WIDTH > 128
 #define DECODE_BOUNDS __launch_bounds__(WARPS * 32, 8 / WARPS)
-#elif __CUDA_ARCH__ == 900
-#define DECODE_BOUNDS __launch_bounds__(WARPS * 32, 12 / WARPS)
 #else
-#define DECODE_BOUNDS __maxnreg__(HEAD_WIDTH > 64 ? 160 : 120)
+#define DECODE_BOUNDS __launch_bounds__(WARPS * 32, 12 / WARPS)
 #endif
 
 struct Sequence { int firstUnit, length, table, blocks; };

@@ -1,7 +1,7 @@
 // Kernels that send a host token's q, k and v [HEADS + 2 KV_HEADS][HEAD_DIM] to the host and receive its attention
 // output [HEADS][HEAD_DIM]. `transfer` serves in-flight tokens while a step runs. `send_in_flight` and
-// `receive_in_flight` serve them in steps that resume some of them. `send_host_tokens` and `receive_host_tokens` serve
-// same-layer tokens. `report` writes a step's sampled tokens to the host.
+// `receive_in_flight` serve them in steps that resume some of them. `receive_host_tokens` serves same-layer tokens, which
+// rope_store sends. `report` writes a step's sampled tokens to the host.
 //
 // Shared memory: transferTokens has two counters and two lists of ring entries; receive_in_flight has the slot of each
 // resumed token too.
@@ -10,12 +10,8 @@
 //   transfer               polls ready and sendQueue; ends by sendCounters[3], aborted or its timeout
 //   send_in_flight         follows rope_store in its stream; appends to sendQueue, then sends what is in it
 //   receive_in_flight      polls `waiting` of each resumed token; stops when aborted is set or after the timeout
-//   send_host_tokens       follows rope_store in its stream; pushes to sameLayerTasks
 //   receive_host_tokens    polls completed of each token; stops when aborted is set or after the timeout
 //   report                 dependencyWait
-
-// Max same-layer tokens of a sub-batch for which receive_host_tokens polls before the previous kernel has ended.
-#define MAX_EARLY_TOKENS 8
 
 // The transfer kernel checks `aborted` and its timeout once per this many polls, which is a few milliseconds.
 #define POLLS_PER_CHECK 512
@@ -141,31 +137,6 @@ extern "C" __global__ void __launch_bounds__(TRANSFER_THREADS, 1) receive_in_fli
     }
 }
 
-// A bound of registers with which a thread block of send_host_tokens fits beside decode attention.
-#if __CUDA_ARCH__ == 900
-#define SEND_BOUNDS __launch_bounds__(HOST_TOKEN_THREADS)
-#else
-#define SEND_BOUNDS __maxnreg__(32)
-#endif
-
-// Sends q, k and v of a same-layer token to the host, then pushes its task. It is used for steps with many such tokens;
-// with few, rope_store does this. grid (same-layer tokens, or more in a graph)
-extern "C" __global__ void SEND_BOUNDS send_host_tokens(const int *header, const int *slots,
-        HostTokens *hostTokens, int layer) {
-    const BatchHostTokens *rows = batchHostTokens(header);
-    const int EIGHTS = (HEADS + 2 * KV_HEADS) * HEAD_DIM / 8;
-    if ((int)blockIdx.x >= rows->count) return;
-    int hostToken = sameLayerToken(slots[rows->first + blockIdx.x]);
-    const uint4 *from = (const uint4 *)(hostTokens->outgoing + (size_t)hostToken * EIGHTS * 8);
-    uint4 *to = (uint4 *)(hostTokens->sent + (size_t)hostToken * EIGHTS * 8);
-#pragma unroll 4
-    for (int i = threadIdx.x; i < EIGHTS; i += HOST_TOKEN_THREADS) to[i] = __ldcg(from + i);
-    stressDelay();
-    __threadfence_system();
-    __syncthreads();
-    if (threadIdx.x == 0) pushSameLayerTask(hostTokens, rows, blockIdx.x, hostToken, layer);
-}
-
 __device__ __forceinline__ u64 loadAcquire(const volatile u64 *p) {
     u64 v;
     asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
@@ -184,9 +155,9 @@ __device__ __forceinline__ void awaitResult(const HostTokens *hostTokens, int ho
 
 // Waits for the attention of each same-layer token and copies it to attended [rows][HEADS][HEAD_WIDTH].
 // at: sub-batch * layers + layer. grid (thread blocks that copy, plus one that records when the previous kernel ends)
-// Polling does not depend on the previous kernels. For few tokens it begins while they run; for many it would slow
-// them. The grid may have fewer thread blocks than tokens: `send_host_tokens` may start later, and needs room beside
-// thread blocks that wait. For the same reason the next kernel is launched only when the last results are there.
+// Polling does not depend on the previous kernels, so it begins while they run. The grid may have fewer thread blocks
+// than tokens, so that they leave the previous kernel its room. The next kernel is launched only when the last results
+// are there.
 extern "C" __global__ void __launch_bounds__(HOST_TOKEN_THREADS) receive_host_tokens(const int *header,
         const int *slots, const HostTokens *hostTokens, int layer, int at, half16 *attended) {
     const BatchHostTokens *rows = batchHostTokens(header);
@@ -199,7 +170,6 @@ extern "C" __global__ void __launch_bounds__(HOST_TOKEN_THREADS) receive_host_to
         if (threadIdx.x == 0) hostTokens->waits[2 * at] = nanos();
         return;
     }
-    if (rows->count > MAX_EARLY_TOKENS) dependencyWait();
     for (int i = blockIdx.x; i < rows->count; i += blocks) {
         int row = rows->first + i, hostToken = sameLayerToken(slots[row]);
         stressDelay();

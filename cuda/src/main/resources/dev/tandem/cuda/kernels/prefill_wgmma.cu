@@ -308,7 +308,7 @@ __device__ __forceinline__ void computeUnit(const Work &work, const half16 *quer
 // queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, as layerBlock takes them;
 // finished [tiles][KV_HEADS] is zero before and after. Any grid: the thread blocks take the work units in turn
 // (tiles.cu). With 160 registers per thread, 4,096 registers of a multiprocessor are left, enough for a thread block of
-// send_host_tokens.
+// few registers that copies over the link.
 // With a header, the next kernel is decode attention, which runs on the multiprocessors that the header leaves it. It
 // does not wait for the kernel before this one, so this kernel lets it start only after that kernel has ended. The
 // header also has the number of splits.

@@ -236,7 +236,7 @@ struct HostTokens {
     const half16 *results;    // [host tokens][HEADS][HEAD_DIM]
     int ringMask;             // entries of each ring, minus 1
     u64 *stamps;              // [layers + 1] start of each layer's attention and of `report`, in nanoseconds
-    // pinned host memory of same-layer tokens: `rope_store` or `send_host_tokens` pushes their tasks, and
+    // pinned host memory of same-layer tokens: `rope_store` pushes their tasks, and
     // `receive_host_tokens` waits for their results
     volatile u64 *sameLayerTasks; // ring of (number + 1) << 24 | layer << 16 | host token
     volatile u64 *completed;  // [host tokens] number + 1 of the last completed same-layer task
@@ -246,7 +246,7 @@ struct HostTokens {
     // [2 sub-batches][layers][2] start and end of the wait of `receive_host_tokens`, in nanoseconds
     u64 *waits;
     u64 timeout;              // max nanoseconds that `receive_host_tokens` waits for a host token
-    int *sentWarps;           // [host tokens] number of warps of `rope_store` that have sent their part
+    int *sentParts;           // [host tokens] number of thread blocks of `rope_store` that have sent their part
     u64 transferTimeout;      // max nanoseconds that `transfer` waits for the end of its step
     int *waiting;             // [host tokens] layer whose attention an in-flight token waits for; -1 once it is there
 };
@@ -290,8 +290,7 @@ __device__ __forceinline__ void acquireDevice() { asm volatile("fence.acq_rel.gp
 //   sendQueue       leaveBatch: after rope_store's outgoing        transferTokens         acquireSystem, barrier
 //   returnQueues    receiveToken: incoming, then __threadfence     chooseReturningTokens  acquireDevice, end of kernel
 //                                                                  receive_in_flight      acquireDevice, barrier
-//   sameLayerTasks  rope_store or send_host_tokens: sent, then     worker                 getAcquire
-//                   __threadfence_system
+//   sameLayerTasks  rope_store: sent, then __threadfence_system    worker                 getAcquire
 //   completed       worker: results, then setRelease               receive_host_tokens    ld.acquire.sys, barrier
 // No kernel waits for the transfers of in-flight tokens, except for those of resumed ones.
 // Loads that a lane of receiveToken has under way at a time:

@@ -8,7 +8,7 @@
 // Waits and signals:
 //   all but move_*, sum_moved, random_fill      dependencyWait before they read results of the previous kernel
 //   add_norm               thread blocks of a cluster exchange sums (clusterSum)
-//   rope_store             takes returning tokens from returnQueues; pushes a same-layer task after its last warp
+//   rope_store             takes returning tokens from returnQueues; pushes a same-layer token's task after its last block
 //   embed                  clears sendCounters[3], which ends the transfer kernel when it is 1
 
 // N adjacent values that a thread loads or stores together
@@ -381,17 +381,16 @@ __device__ __forceinline__ void storeTokens(half16 *pair, int lane, const Pair &
     for (int d = HEAD_DIM + lane * ROTATED; d < HEAD_WIDTH; d += HEAD_LANES * ROTATED) store(d, Rotated(), Rotated());
 }
 
-// Called when this warp has written its part of a same-layer token's q, k and v to pinned memory. The last warp of the
-// token pushes its task.
+// Called when the threads of this block have written their part of a same-layer token's q, k and v to pinned memory.
+// The token's last thread block pushes its task. One thread's fence orders what the others wrote before the barrier.
 __device__ __forceinline__ void finishSending(const HostTokens *hostTokens, const BatchHostTokens *rows, int row,
-        int hostToken, int layer, int thread) {
-    const int THREADS = (HEADS + 2 * KV_HEADS) * HEAD_LANES, WARPS = (THREADS + 31) / 32;
-    int inWarp = min(32, THREADS - thread / 32 * 32);
+        int hostToken, int layer) {
     stressDelay();
+    __syncthreads(); // of the threads that have a head
+    if (threadIdx.x) return;
     __threadfence_system();
-    __syncwarp(inWarp == 32 ? ~0u : (1u << inWarp) - 1);
-    if (thread % 32 || atomicAdd(hostTokens->sentWarps + hostToken, 1) < WARPS - 1) return;
-    hostTokens->sentWarps[hostToken] = 0;
+    if (atomicAdd(hostTokens->sentParts + hostToken, 1) < (int)gridDim.y - 1) return;
+    hostTokens->sentParts[hostToken] = 0;
     __threadfence_system();
     pushSameLayerTask(hostTokens, rows, row - rows->first, hostToken, layer);
 }
@@ -480,7 +479,7 @@ extern "C" __global__ void __launch_bounds__(ROPE_THREADS) rope_store(const floa
         bool sends = header && hostToken < 0;
         half16 *to = sends ? hostTokens->sent : hostTokens->outgoing;
         storeHead(to + ((size_t)host * (HEADS + 2 * KV_HEADS) + head) * HEAD_DIM, lane, HEAD_DIM, mine);
-        if (sends) finishSending(hostTokens, batchHostTokens(header), row, host, layer, thread);
+        if (sends) finishSending(hostTokens, batchHostTokens(header), row, host, layer);
         return;
     }
     if (isQuery) {
