@@ -113,7 +113,7 @@ public final class CudaForward {
         boolean transfer = begin(stream, passes);
         for (int p = 0; p < passes.size(); p++) {
             project(stream, passes.get(p), p, 0, nothingPending(passes.get(p).after(-1)));
-            moveKv(stream, p, 0);
+            awaitKv(stream, p, 0);
             store(stream, passes.get(p), p, 0);
         }
         for (int layer = 0; layer < config.layers(); layer++) {
@@ -124,10 +124,9 @@ public final class CudaForward {
                 if (layer + 1 < config.layers()) {
                     Pending pending = postProjection(stream, buffers.activations(p), pass.after(layer), layer);
                     project(stream, pass, p, layer + 1, pending);
-                    moveKv(stream, p, layer + 1);
+                    awaitKv(stream, p, layer + 1);
                     store(stream, pass, p, layer + 1);
                 } else {
-                    moveKv(stream, p, config.layers());
                     finish(stream, pass, p, sampled);
                     sampled += pass.after(layer).sampled();
                 }
@@ -142,7 +141,7 @@ public final class CudaForward {
      *
      * @return whether a transfer kernel runs, for which {@link #end} waits
      */
-    public boolean begin(Stream stream, List<Pass> passes) {
+    private boolean begin(Stream stream, List<Pass> passes) {
         for (int p = 0; p < passes.size(); p++) {
             Pass pass = passes.get(p);
             // without rows: all tokens that should finish have ended since the plan was made
@@ -160,11 +159,6 @@ public final class CudaForward {
         return transfer;
     }
 
-    /** Enqueues the first layer's QKV projection of a step of one sub-batch. */
-    public void projectFirst(Stream stream, Pass pass) {
-        project(stream, pass, 0, 0, nothingPending(pass.after(-1)));
-    }
-
     /** For tests: blocks the stream by a transfer kernel that waits for a later step of the same stream. */
     public void hang(Stream stream) {
         launchers.hostTransfer().transferAlone(stream);
@@ -174,7 +168,7 @@ public final class CudaForward {
      * Whether a transfer kernel runs beside a step of one sub-batch. The project's own GEMM kernels leave room for its
      * thread block; those of cublasLt may want whole multiprocessors.
      */
-    public boolean launchesTransfer(Pass pass) {
+    private boolean launchesTransfer(Pass pass) {
         Extent extent = pass.extent();
         return extent.slots() > 0
                 && extent.resumed() == 0
@@ -189,36 +183,15 @@ public final class CudaForward {
                 .noneMatch(layer -> plan.finishes(pass.after(layer).rows()));
     }
 
-    /**
-     * Enqueues a layer of a step of one sub-batch, except the last layer: from storing K and V to the next layer's QKV
-     * projection. The caller moves KV between layers.
-     */
-    public void layer(Stream stream, Pass pass, int layer, boolean transfer) {
-        store(stream, pass, 0, layer);
-        attend(stream, pass, 0, layer, !transfer);
-        Pending pending = postProjection(stream, buffers.activations(0), pass.after(layer), layer);
-        project(stream, pass, 0, layer + 1, pending);
-    }
-
-    /** Enqueues the last layer of a step of one sub-batch, and its logits. */
-    public void lastLayer(Stream stream, Pass pass, boolean transfer) {
-        int layer = config.layers() - 1;
-        store(stream, pass, 0, layer);
-        attend(stream, pass, 0, layer, !transfer);
-        moveKv(stream, 0, config.layers());
-        finish(stream, pass, 0, 0);
-        logits(stream, List.of(pass));
-    }
-
     /** Enqueues the wait for the transfers of a step, after its layers. */
-    public void end(Stream stream, List<Pass> passes, boolean transfer) {
+    private void end(Stream stream, List<Pass> passes, boolean transfer) {
         if (transfer || passes.stream().anyMatch(Pass::resumes)) {
             launchers.hostTransfer().join(stream);
         }
     }
 
-    /** Synchronises KV copies before a layer stores its K and V, and after the last layer's attention. */
-    private void moveKv(Stream stream, int subBatch, int layer) {
+    /** Waits for KV copies before a layer stores its K and V. */
+    private void awaitKv(Stream stream, int subBatch, int layer) {
         if (subBatch == 0) {
             pools.beforeStore(stream, layer);
         }
@@ -286,6 +259,9 @@ public final class CudaForward {
         Extent extent = pass.extent();
         if (extent.has(Part.ATTENTION)) {
             launchers.attention().launch(stream, a, pass, layer, carries);
+        }
+        if (subBatch == 0) {
+            pools.afterAttention(stream, layer);
         }
         if (extent.hostTokens() > 0) {
             launchers.hostTransfer().receive(stream, a, pass.step(), extent, subBatch, layer);

@@ -393,15 +393,19 @@ public final class KvPools implements AutoCloseable {
     }
 
     /**
-     * Synchronises the copies before a layer stores its K and V. The caller enqueues it after the layer's QKV
-     * projection, so the attention of the layer before has been enqueued too. Called once more with the number of
-     * layers, after the last layer.
+     * Makes the stream wait for the copies of a layer before it stores its K and V. The caller enqueues it after the
+     * layer's QKV projection.
      */
     public void beforeStore(Stream stream, int layer) {
-        if (layer < layers && swaps() && waitsFirst(layer)) {
+        if (swaps() && waitsFirst(layer)) {
             stream.waitFor(swapped[copyOf(layout.indexOf(layer))]);
         }
         prefillOffload.beforeStore(stream, layer);
+    }
+
+    /** Lets the KV of offloaded prefills leave after a layer's attention, and that of the next layer return. */
+    public void afterAttention(Stream stream, int layer) {
+        prefillOffload.afterAttention(stream, layer);
     }
 
     /** Makes the stream wait until all copies have arrived. */

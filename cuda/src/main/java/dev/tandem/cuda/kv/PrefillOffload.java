@@ -20,15 +20,15 @@ import java.util.List;
 
 /**
  * Moves a prefill's KV to the host layer by layer, while the prefill is computed. Staging holds the KV of one layer,
- * which the next layer overwrites. Between two layers, kernels of the step's stream convert what leaves to copies in
- * the host's format, and copies of what returns to the staging. The copy engine carries copies over the link while a
- * layer is computed: those of the layer before leave, and for a later chunk of a prompt, those of the earlier chunks'
- * KV in the next layer return.
+ * which the next layer overwrites. From a layer's attention to the next layer's store the step does not use it. In that
+ * time kernels in streams of their own convert what leaves to copies in the host's format, and copies of what returns
+ * to the staging, beside the step's GEMMs. The copy engine carries copies over the link while a layer is computed:
+ * those of the layer before leave, and for a later chunk of a prompt, those of the earlier chunks' KV in the next layer
+ * return.
  *
  * <p>Staging lies in pages that the step borrows from the pool ({@link PrefillStaging}). The first of them hold a layer
  * of the prompts, the others copies of one layer's host blocks. Without pages for copies, kernels convert and copy at
- * once, and the step waits for them. A CUDA graph cannot contain copies that differ per step, so a step with prefill
- * offload is one graph per layer at most.
+ * once, and the step waits for them.
  *
  * <p>A prompt is staged from the first block on that some group of layers holds. A group whose window begins later
  * moves its own host blocks only.
@@ -52,15 +52,17 @@ public final class PrefillOffload implements AutoCloseable {
 
     private final BlockCopyList leaving;
     private final BlockCopyList returning;
+    /** Converts what leaves, then copies it. */
     private final Stream out;
+    /** Copies what returns, then converts it. */
     private final Stream back;
-    /** After the last layer's copies have been made. */
-    private final Event copied;
-    /** After the last copies have left. */
+    /** After a layer's attention. */
+    private final Event attended;
+    /** After the last layer's KV has left the staging. */
+    private final Event moved;
+    /** After all copies have left. */
     private final Event left;
-    /** After the last copies have been taken, so that the next layer's may return. */
-    private final Event taken;
-    /** After the last copies have returned. */
+    /** After the KV that the next layer needs has returned to the staging. */
     private final Event returned;
     /** Blocks of the step's prompts. */
     private int staged;
@@ -90,9 +92,9 @@ public final class PrefillOffload implements AutoCloseable {
         this.returning = pools.listOfLayers(max, false, "earlier chunks of offloaded prefills");
         this.out = device.urgentStream("offloaded prefills");
         this.back = device.urgentStream("earlier chunks of offloaded prefills");
-        this.copied = device.event();
+        this.attended = device.event();
+        this.moved = device.event();
         this.left = device.event();
-        this.taken = device.event();
         this.returned = device.event();
     }
 
@@ -218,36 +220,40 @@ public final class PrefillOffload implements AutoCloseable {
     void begin(Event planned) {
         if (returns()) {
             back.waitFor(planned);
-            returnCopies(0);
+            copyBack(0);
+            returnTo(0);
         }
     }
 
-    /**
-     * Called after the attention of the layer before and before this layer stores its K and V. Empties the staging of
-     * the layer before, and fills it with what returns for this one.
-     */
+    /** Makes the step wait until a layer may store its K and V. */
     void beforeStore(Stream stream, int layer) {
+        if (returns()) {
+            stream.waitFor(returned); // which comes after moved
+        } else if (any() && layer > 0) {
+            stream.waitFor(moved);
+        }
+    }
+
+    /** Called after a layer's attention: empties the staging, and fills it with what returns for the next layer. */
+    void afterAttention(Stream stream, int layer) {
         if (!any()) {
             return;
         }
-        if (layer > 0) {
-            offload(stream, layer - 1);
-        }
-        if (layer < layers && returns()) {
-            returnTo(stream, layer);
+        stream.record(attended);
+        out.waitFor(attended);
+        convert(out, kernels.moveOut, layer, leaving);
+        out.record(moved);
+        copyOut(layer);
+        if (layer + 1 == layers) {
+            out.record(left);
+        } else if (returns()) {
+            back.waitFor(moved); // both may touch a block that holds tokens of this chunk and of earlier ones
+            returnTo(layer + 1);
         }
     }
 
-    private void offload(Stream stream, int layer) {
-        if (layer > 0) {
-            stream.waitFor(left);
-        }
-        if (!usesCopyEngine) {
-            pools.move(stream, kernels.moveOut, pools.gpu().address(), leaving, layer, 1);
-        } else {
-            convert(stream, kernels.moveOut, layer, leaving);
-            stream.record(copied);
-            out.waitFor(copied);
+    private void copyOut(int layer) {
+        if (usesCopyEngine) {
             leaving.of(layer)
                     .forEachRun(
                             copyStep(),
@@ -257,24 +263,18 @@ public final class PrefillOffload implements AutoCloseable {
                                     layerBlock * layerBlockBytes,
                                     blocks * hostBlockBytes));
         }
-        out.record(left);
     }
 
-    private void returnTo(Stream stream, int layer) {
-        stream.waitFor(returned);
-        if (!usesCopyEngine) {
-            pools.move(stream, kernels.moveIn, pools.gpu().address(), returning, layer, 1);
-        } else {
-            convert(stream, kernels.moveIn, layer, returning);
-        }
+    /** Converts a layer's copies, and lets those of the next layer take their place. */
+    private void returnTo(int layer) {
+        convert(back, kernels.moveIn, layer, returning);
+        back.record(returned);
         if (layer + 1 < layers) {
-            stream.record(taken);
-            back.waitFor(taken);
-            returnCopies(layer + 1);
+            copyBack(layer + 1);
         }
     }
 
-    private void returnCopies(int layer) {
+    private void copyBack(int layer) {
         if (usesCopyEngine) {
             returning
                     .of(layer)
@@ -286,7 +286,6 @@ public final class PrefillOffload implements AutoCloseable {
                                     MemorySegment.ofAddress(pools.hostBlock(layer, host)),
                                     blocks * hostBlockBytes));
         }
-        back.record(returned);
     }
 
     /** Layer blocks from a copy to its neighbour; 0 where gaps lie between, so that each is copied alone. */
@@ -294,7 +293,12 @@ public final class PrefillOffload implements AutoCloseable {
         return hostBlockBytes == RATIO * layerBlockBytes ? RATIO : 0;
     }
 
+    /** Converts between staging and copies, or, where there are none, host blocks. */
     private void convert(Stream stream, Kernel kernel, int layer, BlockCopyList moves) {
+        if (!usesCopyEngine) {
+            pools.move(stream, kernel, pools.gpu().address(), moves, layer, 1);
+            return;
+        }
         kernel.launch(
                 stream,
                 multiprocessors,
@@ -317,6 +321,6 @@ public final class PrefillOffload implements AutoCloseable {
 
     @Override
     public void close() {
-        Resources.closeAll(List.of(out, back, copied, left, taken, returned, leaving, returning));
+        Resources.closeAll(List.of(out, back, attended, moved, left, returned, leaving, returning));
     }
 }

@@ -11,15 +11,14 @@ import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.cuda.kv.KvPools.Moving;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 
 /**
  * Replays steps of few rows from CUDA graphs, one per bucket of row counts. Graphs of decode steps are captured at the
  * start. Graphs with slots or prompt tokens are captured when they are first needed, which takes some milliseconds
- * once. Steps with prefill offload have one graph per layer except the last. Decode steps with same-layer tokens, and
- * steps of two small sub-batches, have a graph once their shape has repeated.
+ * once. Decode steps with same-layer tokens, and steps of two small sub-batches, have a graph once their shape has
+ * repeated.
  *
  * <p>Owned by: engine thread.
  */
@@ -31,12 +30,11 @@ public final class GraphCache implements AutoCloseable {
     /** Tiles of prefill attention that a graph has room for beyond those of one long chunk. */
     private static final int MORE_TILES = 4;
     /**
-     * Max graphs kept. One takes about half a MiB of GPU memory with 32 layers. The memory of the graphs of a step with
-     * prefill offload, or of one with two sub-batches, was not measured.
+     * Max graphs kept. One takes about half a MiB of GPU memory with 32 layers. The memory of the graph of a step with
+     * two sub-batches was not measured.
      */
     private static final int MAX_STEPS = 256;
 
-    private static final int MAX_PREFILL_OFFLOAD_STEPS = 64;
     private static final int MAX_SAME_LAYER_STEPS = 64;
     /**
      * Max rows of each of two sub-batches that are replayed: larger row counts seldom repeat. These are not padded,
@@ -70,9 +68,6 @@ public final class GraphCache implements AutoCloseable {
     private final KvPools pools;
     private final ModelShape shape;
     private final Recent<Key, Graph> graphs;
-    /** All layers except the last, of steps with prefill offload. */
-    private final Recent<Key, List<Graph>> layers;
-
     private final Recent<SameLayerKey, Graph> sameLayer;
     private final Recent<SameLayerKey, Count> shapes;
     private final GraphFallback fallback = new GraphFallback(
@@ -86,7 +81,6 @@ public final class GraphCache implements AutoCloseable {
         this.pools = pools;
         this.shape = shape;
         this.graphs = new Recent<>(MAX_STEPS, stream::synchronise, Graph::close);
-        this.layers = new Recent<>(MAX_PREFILL_OFFLOAD_STEPS, stream::synchronise, Resources::closeAll);
         this.sameLayer = new Recent<>(MAX_SAME_LAYER_STEPS, stream::synchronise, Graph::close);
         this.shapes = new Recent<>(MAX_SHAPES, () -> {}, count -> {});
     }
@@ -166,50 +160,6 @@ public final class GraphCache implements AutoCloseable {
     }
 
     /**
-     * Launches a step with prefill offload. The copies between its layers differ per step, so they cannot be part of a
-     * graph. The last layer and the kernels before the first are enqueued one by one.
-     */
-    void launchPrefillOffload(Key key) {
-        List<Pass> passes = List.of(new Pass(inputs, extent(key)));
-        Optional<List<Graph>> graphs = fallback.find(
-                layers,
-                new Key(key.rows(), key.sampled(), key.tiles(), key.slots(), Moving.NOTHING),
-                this::captureLayers);
-        if (graphs.isEmpty()) {
-            run(passes);
-            return;
-        }
-        List<Graph> middle = graphs.get();
-        pools.begin(stream);
-        boolean transfer = forward.begin(stream, passes);
-        forward.projectFirst(stream, passes.getFirst());
-        for (int layer = 0; layer < middle.size(); layer++) {
-            pools.beforeStore(stream, layer);
-            stream.launch(middle.get(layer));
-        }
-        pools.beforeStore(stream, middle.size());
-        forward.lastLayer(stream, passes.getFirst(), transfer);
-        forward.end(stream, passes, transfer);
-        pools.end(stream);
-    }
-
-    private List<Graph> captureLayers(Key key) {
-        Pass pass = new Pass(inputs, extent(key));
-        boolean transfer = forward.launchesTransfer(pass);
-        List<Graph> captured = new ArrayList<>();
-        try {
-            for (int i = 0; i + 1 < shape.config().layers(); i++) {
-                int layer = i;
-                captured.add(stream.capture(() -> forward.layer(stream, pass, layer, transfer)));
-            }
-        } catch (RuntimeException | Error e) {
-            Resources.closeAll(captured);
-            throw e;
-        }
-        return captured;
-    }
-
-    /**
      * Launches a step of any rows, which may include same-layer tokens: kernel by kernel, unless it has few rows and
      * its shape has repeated.
      *
@@ -270,6 +220,6 @@ public final class GraphCache implements AutoCloseable {
 
     @Override
     public void close() {
-        Resources.closeAll(graphs::clear, layers::clear, sameLayer::clear);
+        Resources.closeAll(graphs::clear, sameLayer::clear);
     }
 }

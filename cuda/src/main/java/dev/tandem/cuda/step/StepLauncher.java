@@ -26,8 +26,8 @@ import java.util.Set;
 import java.util.function.Consumer;
 
 /**
- * Writes plans into step buffers and enqueues their kernels: steps of few rows as CUDA graphs, with prefill offload one
- * per layer, other steps kernel by kernel.
+ * Writes plans into step buffers and enqueues their kernels: steps of few rows as CUDA graphs, other steps kernel by
+ * kernel.
  *
  * <p>Owned by: engine thread.
  */
@@ -56,11 +56,9 @@ public final class StepLauncher {
     public enum LaunchKind {
         /** The step touches GPU blocks alone. */
         ONE_GRAPH,
-        /** The step has prefill offload. */
-        GRAPH_PER_LAYER,
         /**
          * The step has many rows, two sub-batches, same-layer tokens or resumed tokens: a graph where its shape
-         * repeats, else kernel by kernel. Steps that score prompts are never graphs.
+         * repeats, else kernel by kernel. Steps that score or offload prompts are never graphs.
          */
         PASSES
     }
@@ -167,9 +165,7 @@ public final class StepLauncher {
             return last;
         }
         last = switch (kind) {
-            case ONE_GRAPH -> replayOrRun(plan, batches.getFirst(), rows, slots, sampling, graphs::launch);
-            case GRAPH_PER_LAYER ->
-                replayOrRun(plan, batches.getFirst(), rows, slots, sampling, graphs::launchPrefillOffload);
+            case ONE_GRAPH -> replayOrRun(plan, batches.getFirst(), rows, slots, sampling);
             case PASSES -> passes(plan, batches, slots, resumed, sameLayer, sampling);
         };
         if (sampling == Sampling.NOW) {
@@ -244,21 +240,13 @@ public final class StepLauncher {
             return LaunchKind.PASSES;
         }
         int rows = 0;
-        boolean offloadsPrefill = false;
         for (Chunk chunk : batches.getFirst()) {
             rows += chunk.rows();
-            offloadsPrefill |= chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD;
-            if (chunk.scores(0)) {
-                return LaunchKind.PASSES;
-            }
-            if (chunk.site() != AttentionSite.GPU_FROM_GPU && chunk.site() != AttentionSite.GPU_PREFILL_OFFLOAD) {
+            if (chunk.scores(0) || chunk.site() != AttentionSite.GPU_FROM_GPU) {
                 return LaunchKind.PASSES;
             }
         }
-        if (rows > inputs.graphRows()) {
-            return LaunchKind.PASSES;
-        }
-        return offloadsPrefill ? LaunchKind.GRAPH_PER_LAYER : LaunchKind.ONE_GRAPH;
+        return rows > inputs.graphRows() ? LaunchKind.PASSES : LaunchKind.ONE_GRAPH;
     }
 
     /** The token's id, or for a placeholder -1 - the sample of the last step, whose token is on the GPU. */
@@ -279,20 +267,14 @@ public final class StepLauncher {
     }
 
     /**
-     * Replays a step by its graph, or graphs. A captured step computes all slots at every layer, so a step that counts
-     * them by layer is run kernel by kernel.
+     * Replays a step by its graph. A captured step computes all slots at every layer, so a step that counts them by
+     * layer is run kernel by kernel.
      */
-    private Launched replayOrRun(
-            StepPlan plan,
-            List<Chunk> chunks,
-            int rows,
-            int slots,
-            Sampling sampling,
-            Consumer<GraphCache.Key> replay) {
+    private Launched replayOrRun(StepPlan plan, List<Chunk> chunks, int rows, int slots, Sampling sampling) {
         Optional<SlotLayers> some = slotLayers(plan, slots);
         return some.isPresent()
                 ? replay(plan, chunks, rows, slots, sampling, some.get(), key -> graphs.launchAtLayers(key, some.get()))
-                : replay(plan, chunks, rows, slots, sampling, SlotLayers.ALL, replay);
+                : replay(plan, chunks, rows, slots, sampling, SlotLayers.ALL, graphs::launch);
     }
 
     /** The plan's slots by layer, before its tokens enter; empty for all of them at every layer. */
