@@ -59,6 +59,10 @@ final class CudaProfiler {
     private static final int ROUNDS = 2;
     /** Rows of the decode step that is timed while the CPU reads host KV. */
     private static final int LOADED_ROWS = 24;
+    /** Rows of each sub-batch, and host tokens, of the steps that time stages. */
+    private static final int WAITING_ROWS = 16;
+
+    private static final int WAITING_TOKENS = 8;
     /** Measurements of one value each: a stage, a round trip, and the load by the host. */
     private static final int SINGLE_VALUES = 3;
 
@@ -131,10 +135,13 @@ final class CudaProfiler {
         SortedMap<Integer, Curve> attention = cpuAttention(hostContexts, counter);
         Curve transfer = curve("transfer", transfers(counter));
         // after the CPU's attention, so that its code is compiled; the wait for attention itself is subtracted
-        double stage = waiting(2) / 2;
+        double one = waiting(2, 1);
+        int several = Math.min(Math.min(WAITING_TOKENS, hostTokensOf(SHORTEST)), waitingCapacity() - 1);
+        double token = several > 1 ? Math.max(0, (waiting(2, several) - one) / (several - 1)) : 0;
+        double stage = Math.max(0, (one - token) / 2);
         counter.finished();
         Curve single = Objects.requireNonNull(attention.get(1), "attention of a single host token is measured");
-        double trip = Math.max(0, waiting(1) - single.at(SHORTEST));
+        double trip = Math.max(0, waiting(1, 1) - single.at(SHORTEST));
         counter.finished();
         double hostLoad = hostLoad();
         counter.finished();
@@ -149,6 +156,7 @@ final class CudaProfiler {
                 .stepOverhead(STEP_OVERHEAD)
                 .stageOverhead(stage)
                 .tripOverhead(trip)
+                .tokenOverhead(token)
                 .hostLoad(hostLoad)
                 .build();
     }
@@ -205,7 +213,7 @@ final class CudaProfiler {
         return times;
     }
 
-    /** What context adds to steps of the same number of rows without context. */
+    /** What attention adds to steps of the same number of rows without any. */
     private SortedMap<Double, Double> gpuAttention(ProgressCounter counter) {
         SortedMap<Double, Double> times = new TreeMap<>();
         AttentionSpan span = new AttentionSpan(shape.config().windows());
@@ -216,8 +224,7 @@ final class CudaProfiler {
             int context = Math.max(1, blocks) * ModelShape.BLOCK_TOKENS;
             double whole = timer.decode(decodes, rows, rows, context, 0, gpuBlocks, REPEATS)
                     .whole();
-            double bare =
-                    timer.decode(decodes, rows, rows, 1, 0, gpuBlocks, REPEATS).whole();
+            double bare = timer.decodeWhole(decodes, rows, REPEATS);
             put(times, (double) rows * span.tokens(context), (whole - bare) / layers);
             counter.finished();
         }
@@ -264,33 +271,36 @@ final class CudaProfiler {
 
     private SortedMap<Integer, Curve> cpuAttention(List<Integer> contexts, ProgressCounter counter) {
         pools.randomiseHost(filled, shape.type());
-        SortedMap<Double, Double> sameLayer = new TreeMap<>();
+        SortedMap<Double, Double> single = new TreeMap<>();
+        SortedMap<Double, Double> together = new TreeMap<>();
         SortedMap<Double, Double> inFlight = new TreeMap<>();
         int threads = workers.count();
         try (StepTimer.Busy busy = timer.keepBusy(decodes)) {
             long compiled = clock.nanos() + COMPILE_NANOS; // beside spinning workers the compiler has few cores
             while (clock.nanos() < compiled) {
                 secondsPerTask(busy, 1, CONTEXTS[0]);
-                secondsPerSameLayerTask(busy, CONTEXTS[0]);
+                secondsOfSameLayer(busy, 1, CONTEXTS[0]);
             }
             for (int round = 0; round < ROUNDS; round++) {
-                put(sameLayer, SHORTEST, secondsPerSameLayerTask(busy, SHORTEST) * 1e3);
+                put(single, SHORTEST, secondsOfSameLayer(busy, 1, SHORTEST) * 1e3);
                 for (int context : contexts) {
-                    put(sameLayer, context, secondsPerSameLayerTask(busy, context) * 1e3);
+                    put(single, context, secondsOfSameLayer(busy, 1, context) * 1e3);
+                    int some = Math.min(threads, hostTokensOf(context));
+                    put(together, context, secondsOfSameLayer(busy, some, context) * 1e3 * threads / some);
                     put(inFlight, context, secondsPerTask(busy, hostTokensOf(context), context) * 1e3);
                     counter.finished();
                 }
             }
         }
         SortedMap<Integer, Curve> curves = new TreeMap<>();
-        curves.put(1, curve("cpu-attention/1", sameLayer));
-        for (int tokens : new int[] {threads, 8 * threads}) {
-            SortedMap<Double, Double> points = new TreeMap<>();
-            inFlight.forEach((context, seconds) -> points.put(context, tokens * seconds));
-            if (tokens > 1) {
-                curves.put(tokens, curve("cpu-attention/" + tokens, points));
-            }
+        curves.put(1, curve("cpu-attention/1", single));
+        if (threads > 1) {
+            curves.put(threads, curve("cpu-attention/" + threads, together));
         }
+        int many = 8 * threads;
+        SortedMap<Double, Double> points = new TreeMap<>();
+        inFlight.forEach((context, seconds) -> points.put(context, many * seconds));
+        curves.put(many, curve("cpu-attention/" + many, points));
         return curves;
     }
 
@@ -317,13 +327,17 @@ final class CudaProfiler {
     }
 
     /**
-     * Median seconds of a same-layer task, which the workers share. Host tokens take turns, so that no cache holds the
-     * next one's KV. The median counts, because one interruption takes as long as a hundred of the shortest tasks.
+     * Median seconds of a layer's attention for so many same-layer tokens, which the workers share. Host tokens take
+     * turns, so that no cache holds the next ones' KV. The median counts, because one interruption takes as long as a
+     * hundred of the shortest tasks.
+     *
+     * @param count at most {@link #hostTokensOf} the context
      */
-    private double secondsPerSameLayerTask(StepTimer.Busy busy, int context) {
+    private double secondsOfSameLayer(StepTimer.Busy busy, int count, int context) {
         List<HostToken> hostTokens = new ArrayList<>();
         try {
-            for (int number = 0; number < Math.max(1, hostTokensOf(context)); number++) {
+            int turns = Math.max(1, hostTokensOf(context) / count);
+            for (int number = 0; number < turns * count; number++) {
                 hostTokens.add(queues.admitSameLayer(admission(number, context)));
             }
             workers.wake();
@@ -331,7 +345,8 @@ final class CudaProfiler {
             long end = clock.nanos() + MEASURE_NANOS;
             for (int task = 0; task == 0 || clock.nanos() < end; task++) {
                 busy.refill();
-                times.add(await(hostTokens.get(task % hostTokens.size()), task / hostTokens.size() % layers));
+                int first = task % turns * count;
+                times.add(await(hostTokens.subList(first, first + count), task / turns % layers));
             }
             if (queues.pollFailure() != null) {
                 throw new CudaException("attention on the CPU failed while it was measured");
@@ -343,41 +358,60 @@ final class CudaProfiler {
         }
     }
 
-    /** Nanoseconds until the host token's attention of the layer is written. */
-    private long await(HostToken hostToken, int layer) {
-        long number = queues.reserveTasks(1);
+    /** Nanoseconds until the host tokens' attention of the layer is written. */
+    private long await(List<HostToken> hostTokens, int layer) {
+        long number = queues.reserveTasks(hostTokens.size());
         long began = clock.nanos();
-        queues.pushSameLayer(number, layer, hostToken.index);
-        while (queues.completed(hostToken.index) != number + 1) {
-            workers.check().ifPresent(trouble -> {
-                throw new CudaException(trouble);
-            });
+        for (int i = 0; i < hostTokens.size(); i++) {
+            queues.pushSameLayer(number + i, layer, hostTokens.get(i).index);
+        }
+        for (int i = 0; i < hostTokens.size(); i++) {
+            while (queues.completed(hostTokens.get(i).index) != number + i + 1) {
+                workers.check().ifPresent(trouble -> {
+                    throw new CudaException(trouble);
+                });
+            }
         }
         return clock.nanos() - began;
     }
 
     /**
-     * Seconds that a layer takes longer when each of so many sub-batches waits for a host token of the shortest
-     * context.
+     * Seconds of a layer beyond those of its GEMMs, in a step whose last sub-batch waits for host tokens of the
+     * shortest context.
+     *
+     * @param batches one or two sub-batches
      */
-    private double waiting(int batches) {
+    private double waiting(int batches, int count) {
         List<HostToken> hostTokens = new ArrayList<>();
         try {
-            for (int i = 0; i < batches; i++) {
+            for (int i = 0; i < count; i++) {
                 hostTokens.add(queues.admitSameLayer(admission(i, SHORTEST)));
             }
             workers.wake();
-            List<StepBuffer> inputs = List.of(prompts, second);
-            double waiting = timer.hostTokens(
-                    inputs, hostTokens, true, () -> queues.reserveTasks((long) batches * layers), REPEATS);
+            int rows = Math.min(WAITING_ROWS, waitingCapacity() - count);
+            List<StepTimer.Waiting> waiting = new ArrayList<>();
+            if (batches > 1) {
+                waiting.add(new StepTimer.Waiting(prompts, rows, List.of()));
+            }
+            waiting.add(new StepTimer.Waiting(second, rows, hostTokens));
+            double millis = timer.hostTokens(waiting, () -> queues.reserveTasks((long) count * layers), REPEATS);
             if (queues.isAborted()) {
                 throw new CudaException(HostTokenTracker.RESULT_TIMEOUT);
             }
-            double notWaiting = timer.hostTokens(inputs, hostTokens, false, () -> 0, REPEATS);
-            return Math.max(0, waiting - notWaiting) / 1e3 / layers;
+            for (int before = 1; before < batches; before++) {
+                millis -= timer.decodeLayers(decodes, rows, REPEATS);
+            }
+            return (millis - timer.decodeLayers(decodes, rows + count, REPEATS)) / 1e3 / layers;
         } finally {
             hostTokens.forEach(queues::end);
         }
+    }
+
+    /** Max rows of each sub-batch; at least two, one for a sequence and one for a slot. */
+    private int waitingCapacity() {
+        return IntStream.of(decodes.rowCapacity(), prompts.rowCapacity(), second.rowCapacity())
+                .min()
+                .getAsInt();
     }
 
     /** The pages of blocks of all layers in each group. */

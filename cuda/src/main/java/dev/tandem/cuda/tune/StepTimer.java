@@ -259,35 +259,41 @@ public final class StepTimer implements AutoCloseable {
     }
 
     /**
-     * The layers of a step of sub-batches of one host token each, in milliseconds.
+     * A sub-batch whose step waits for host tokens.
      *
-     * @param waits whether the step waits for their attention
+     * @param rows that store no KV
+     * @param hostTokens more rows
+     */
+    record Waiting(StepBuffer inputs, int rows, List<HostToken> hostTokens) {}
+
+    /**
+     * The layers of a step that waits for host tokens, launched kernel by kernel as such steps are, in milliseconds.
+     *
      * @param tasks gives each run the number of its first task
      */
-    double hostTokens(List<StepBuffer> inputs, List<HostToken> tokens, boolean waits, LongSupplier tasks, int repeats) {
-        int waiting = waits ? 1 : 0;
-        List<Pass> passes = inputs.subList(0, tokens.size()).stream()
-                .map(input -> new Pass(input, Extent.of(1, 0).withHostTokens(waiting)))
-                .toList();
-        Runnable fill = () -> {
+    double hostTokens(List<Waiting> batches, LongSupplier tasks, int repeats) {
+        int all = batches.stream().mapToInt(batch -> batch.hostTokens().size()).sum();
+        return median(repeats, () -> {
             long first = tasks.getAsLong();
-            for (int i = 0; i < tokens.size(); i++) {
-                StepBuffer input = inputs.get(i);
+            int before = 0;
+            List<Pass> passes = new ArrayList<>(batches.size());
+            for (Waiting batch : batches) {
+                StepBuffer input = batch.inputs();
+                int count = batch.hostTokens().size();
                 input.clear();
-                input.hostToken(0, 0, 0, tokens.get(i));
-                input.hostTokens(0, waiting, waiting * tokens.size(), waiting * i, first);
+                StepLayout.pad(input, 0, batch.rows());
+                for (int i = 0; i < count; i++) {
+                    input.hostToken(batch.rows() + i, 0, 0, batch.hostTokens().get(i));
+                }
+                layout.spread(input, 0);
+                input.hostTokens(batch.rows(), count, all, before, first);
                 input.upload(stream);
+                passes.add(
+                        new Pass(input, Extent.decode(batch.rows() + count, 0).withHostTokens(count)));
+                before += count;
             }
-        };
-        fill.run();
-        forward.run(stream, passes); // loads all kernels, which is impossible while a graph is captured
-        try (Graph graph = stream.capture(() -> forward.run(stream, passes))) {
-            stream.synchronise();
-            return median(repeats, () -> {
-                fill.run();
-                return once(() -> stream.launch(graph), Thread::onSpinWait);
-            });
-        }
+            return once(() -> forward.run(stream, passes), Thread::onSpinWait);
+        });
     }
 
     /** Median milliseconds of what {@code work} enqueues; long work is timed once. */

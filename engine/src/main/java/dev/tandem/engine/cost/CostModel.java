@@ -227,6 +227,11 @@ public final class CostModel {
         return profile.tripOverhead();
     }
 
+    /** Constant seconds of the GPU per layer for each host token that a stage waits for. */
+    public double tokenOverhead() {
+        return profile.tokenOverhead();
+    }
+
     private double corrected(Correction correction, Curve curve, double size) {
         if (!curve.covers(size)) {
             noteExtrapolation();

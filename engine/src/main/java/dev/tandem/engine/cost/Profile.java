@@ -28,6 +28,7 @@ import java.util.function.ToDoubleFunction;
  * @param stageOverhead once per stage of each layer when two sub-batches take turns
  * @param tripOverhead once per layer when a batch waits for the CPU: the way there and back; a profile without it has
  *     twice {@code stageOverhead}
+ * @param tokenOverhead of the GPU, per host token that a stage waits for and layer: what it sends and receives
  * @param hostLoad factor by which a GPU step takes longer while the CPU computes attention: 1.05 is five per cent; 1
  *     where the two do not overlap
  */
@@ -44,6 +45,7 @@ public record Profile(
         double stepOverhead,
         double stageOverhead,
         double tripOverhead,
+        double tokenOverhead,
         double hostLoad) {
     private static final String LINEAR = "linear";
     private static final String PREFILL_ATTENTION = "prefill-attention";
@@ -67,6 +69,7 @@ public record Profile(
         checkOverhead("step-overhead", stepOverhead);
         checkOverhead("stage-overhead", stageOverhead);
         checkOverhead("trip-overhead", tripOverhead);
+        checkOverhead("token-overhead", tokenOverhead);
         if (!(hostLoad >= 1) || hostLoad == Double.POSITIVE_INFINITY) {
             throw new ProfileException(
                     "host-load is " + hostLoad + "; it must be 1 or more. Measure again with tandem profile");
@@ -92,6 +95,7 @@ public record Profile(
                 .postLayer(postLayer)
                 .stepOverhead(stepOverhead)
                 .stageOverhead(seconds)
+                .tokenOverhead(tokenOverhead)
                 .hostLoad(hostLoad)
                 .build();
     }
@@ -115,6 +119,7 @@ public record Profile(
         private double stepOverhead;
         private double stageOverhead;
         private OptionalDouble tripOverhead = OptionalDouble.empty();
+        private double tokenOverhead;
         private double hostLoad = 1;
 
         private Builder(String name, int layers) {
@@ -189,6 +194,12 @@ public record Profile(
             return this;
         }
 
+        /** Sets the GPU's seconds per layer for each host token that a stage waits for; 0 unless set. */
+        public Builder tokenOverhead(double seconds) {
+            tokenOverhead = seconds;
+            return this;
+        }
+
         /** Sets the factor by which a GPU step takes longer while the CPU computes attention; 1 unless set. */
         public Builder hostLoad(double factor) {
             hostLoad = factor;
@@ -214,6 +225,7 @@ public record Profile(
                     stepOverhead,
                     stageOverhead,
                     tripOverhead.orElse(2 * stageOverhead),
+                    tokenOverhead,
                     hostLoad);
         }
     }
@@ -221,7 +233,7 @@ public record Profile(
     /**
      * This profile with the times of each component multiplied by a positive factor.
      *
-     * @param overheads factor of the fixed times per step, stage and trip
+     * @param overheads factor of the fixed times per step, stage, trip and host token
      */
     public Profile scaled(ToDoubleFunction<Component> factor, double overheads) {
         TreeMap<Integer, Curve> cpu = new TreeMap<>();
@@ -240,6 +252,7 @@ public record Profile(
                 stepOverhead * overheads,
                 stageOverhead * overheads,
                 tripOverhead * overheads,
+                tokenOverhead * overheads,
                 hostLoad);
     }
 
@@ -264,6 +277,7 @@ public record Profile(
         text.append(String.format(Locale.ROOT, "step-overhead %.4g%n", stepOverhead));
         text.append(String.format(Locale.ROOT, "stage-overhead %.4g%n", stageOverhead));
         text.append(String.format(Locale.ROOT, "trip-overhead %.4g%n", tripOverhead));
+        text.append(String.format(Locale.ROOT, "token-overhead %.4g%n", tokenOverhead));
         text.append(String.format(Locale.ROOT, "host-load %.4g%n", hostLoad));
         return text.toString();
     }
@@ -313,6 +327,7 @@ public record Profile(
         return builder.cpuAttention(cpu)
                 .stepOverhead(parseNumber(values.getOrDefault("step-overhead", "0"), origin))
                 .stageOverhead(parseNumber(values.getOrDefault("stage-overhead", "0"), origin))
+                .tokenOverhead(parseNumber(values.getOrDefault("token-overhead", "0"), origin))
                 .hostLoad(parseNumber(values.getOrDefault("host-load", "1"), origin))
                 .build();
     }

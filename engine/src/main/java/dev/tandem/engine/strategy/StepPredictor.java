@@ -78,40 +78,52 @@ public final class StepPredictor {
      */
     public double sameLayer(Load load) {
         return outsideLayers(load.rows(), load.outputs())
-                + cost.layers() * (linear(load) + sameLayerAttention(gpuAttention(load), cpuAttention(load)));
+                + cost.layers()
+                        * (linear(load) + sameLayerAttention(gpuAttention(load), cpuAttention(load), load.cpuRows()));
     }
 
-    private double sameLayerAttention(double gpu, double cpu) {
+    private double sameLayerAttention(double gpu, double cpu, int hostTokens) {
         if (cpu == 0) {
             return gpu;
         }
         return overlaps
-                ? Math.max(gpu + cost.stageOverhead(), cpu + cost.tripOverhead())
+                ? Math.max(gpu + sameLayerOverhead(hostTokens), cpu + cost.tripOverhead())
                 : gpu + cpu + cost.tripOverhead();
+    }
+
+    private double sameLayerOverhead(int hostTokens) {
+        return cost.stageOverhead() + hostTokens * cost.tokenOverhead();
     }
 
     /** Seconds of a step of one batch in which the GPU waits for the CPU's attention; 0 where that hides. */
     double waits(Load load) {
         return cost.layers()
-                * Math.max(0, cpuAttention(load) + cost.tripOverhead() - gpuAttention(load) - cost.stageOverhead());
+                * Math.max(
+                        0,
+                        cpuAttention(load)
+                                + cost.tripOverhead()
+                                - gpuAttention(load)
+                                - sameLayerOverhead(load.cpuRows()));
     }
 
-    private boolean hidesInLayer(double gpu, double cpu) {
-        return cpu + cost.tripOverhead() <= gpu + cost.stageOverhead();
+    private boolean hidesInLayer(double gpu, double cpu, int hostTokens) {
+        return cpu + cost.tripOverhead() <= gpu + sameLayerOverhead(hostTokens);
     }
 
     /** Whether a host token of the GPU's mean context hides in the same layer beside the decodes of a batch. */
     boolean hidesOneBesideDecodes(Load load) {
         return load.gpuRows() > 0
                 && hidesInLayer(
-                        cost.gpuAttention(load.gpuTokens()), cost.cpuAttention(1, load.gpuTokens() / load.gpuRows()));
+                        cost.gpuAttention(load.gpuTokens()),
+                        cost.cpuAttention(1, load.gpuTokens() / load.gpuRows()),
+                        1);
     }
 
     /** Seconds of a step of one batch whose host tokens hide in the same layer; infinite where they do not. */
     double hiddenInLayer(int rows, long tokens, int hostTokens, int hostContext, int promptRows, long pairs) {
         double gpu = cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
         double cpu = cost.cpuAttention(hostTokens, (long) hostTokens * hostContext);
-        return hidesInLayer(gpu, cpu)
+        return hidesInLayer(gpu, cpu, hostTokens)
                 ? sameLayer(rows, tokens, hostTokens, hostContext, promptRows, pairs)
                 : Double.POSITIVE_INFINITY;
     }
@@ -121,7 +133,8 @@ public final class StepPredictor {
         double gpu = cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
         double cpu = cost.cpuAttention(hostTokens, (long) hostTokens * hostContext);
         return outsideLayers(rows + hostTokens, rows + hostTokens)
-                + cost.layers() * (cost.linear(rows + hostTokens + promptRows) + sameLayerAttention(gpu, cpu));
+                + cost.layers()
+                        * (cost.linear(rows + hostTokens + promptRows) + sameLayerAttention(gpu, cpu, hostTokens));
     }
 
     /** Seconds of a step of two sub-batches that take turns layer by layer (NEO §3.2). */
@@ -148,17 +161,27 @@ public final class StepPredictor {
 
     /** The stages with one more host token in one of the sub-batches. */
     private Stages stagesWith(Load zero, Load one, int batch) {
-        return stages(
-                cost.linear(zero.rows() + 1 - batch),
-                cost.linear(one.rows() + batch) + gpuAttention(zero) + gpuAttention(one));
+        return stages(zero, 1 - batch, one, batch);
     }
 
     private Stages stages(Load zero, Load one) {
-        return stages(linear(zero), linear(one) + gpuAttention(zero) + gpuAttention(one));
+        return stages(zero, 0, one, 0);
+    }
+
+    /** The stages with more host tokens in each sub-batch. */
+    private Stages stages(Load zero, int moreInZero, Load one, int moreInOne) {
+        return stages(
+                stage(zero.rows() + moreInZero, zero.cpuRows() + moreInZero),
+                stage(one.rows() + moreInOne, one.cpuRows() + moreInOne) + gpuAttention(zero) + gpuAttention(one));
     }
 
     private Stages stages(double first, double second) {
         return new Stages(first, second, cost.stageOverhead(), cost.tripOverhead());
+    }
+
+    /** Seconds of a sub-batch's stage without attention; {@code rows} include its host tokens. */
+    private double stage(int rows, int hostTokens) {
+        return cost.linear(rows) + hostTokens * cost.tokenOverhead();
     }
 
     /**
@@ -274,7 +297,7 @@ public final class StepPredictor {
     double pipelined(int rows, long tokens, int hostTokens, int hostContext, int promptRows, long pairs) {
         double attention = cost.cpuAttention(hostTokens, (long) hostTokens * hostContext);
         double gpuAttention = cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
-        double second = cost.linear(Math.max(1, hostTokens)) + gpuAttention;
+        double second = stage(Math.max(1, hostTokens), hostTokens) + gpuAttention;
         return outsideLayers(rows + hostTokens, rows + hostTokens)
                 + layers(stages(cost.linear(rows + promptRows), second), 0, attention, lastWork(rows, gpuAttention));
     }
@@ -289,7 +312,7 @@ public final class StepPredictor {
         double second = cost.linear(Math.max(1, hostTokens / 2)) + attention;
         int one = Math.max(1, (int) (hostTokens * first / (first + second)));
         int zero = hostTokens - one;
-        Stages stages = stages(cost.linear(rows + promptRows + zero), cost.linear(one) + attention);
+        Stages stages = stages(stage(rows + promptRows + zero, zero), stage(one, one) + attention);
         return outsideLayers(rows + hostTokens, rows + hostTokens)
                 + layers(
                         stages,
