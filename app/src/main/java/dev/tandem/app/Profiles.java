@@ -19,6 +19,9 @@ import java.util.concurrent.ExecutionException;
 
 /** A cache of measured profiles, by machine, model and options. */
 final class Profiles {
+    /** Raised when profiles are measured in another way, so that kept ones are measured again. */
+    private static final int METHOD = 2;
+
     private final Path folder;
     private final StartLog log;
 
@@ -134,7 +137,8 @@ final class Profiles {
 
     Path path(String name) {
         try {
-            byte[] digest = MessageDigest.getInstance("SHA-256").digest(name.getBytes(StandardCharsets.UTF_8));
+            byte[] digest = MessageDigest.getInstance("SHA-256")
+                    .digest((name + "; method " + METHOD).getBytes(StandardCharsets.UTF_8));
             return folder.resolve(HexFormat.of().formatHex(digest, 0, 8) + ".txt");
         } catch (NoSuchAlgorithmException e) {
             throw new IllegalStateException(e);

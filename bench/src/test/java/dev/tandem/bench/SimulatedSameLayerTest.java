@@ -46,6 +46,10 @@ class SimulatedSameLayerTest {
     }
 
     private static Times times(List<SubBatch> batches) {
+        return times(PROFILE, batches);
+    }
+
+    private static Times times(String profile, List<SubBatch> batches) {
         VirtualClock clock = new VirtualClock();
         ExecutorLimits limits = ExecutorLimits.builder()
                 .vocabulary(10)
@@ -58,7 +62,7 @@ class SimulatedSameLayerTest {
                 .kvBytesPerToken(1)
                 .build();
         try (SimulatedExecutor executor =
-                new SimulatedExecutor(limits, new CostModel(Profile.parse(PROFILE, "the test profile")), clock)) {
+                new SimulatedExecutor(limits, new CostModel(Profile.parse(profile, "the test profile")), clock)) {
             executor.submit(new StepPlan(0, List.of(), batches, List.of(), 0, List.of(), List.of()));
             return new Times(clock.nanos() / 1e9, executor.poll().times().hostWait() / 1e9);
         }
@@ -85,6 +89,14 @@ class SimulatedSameLayerTest {
         Times late = times(gpu(1000), host(120));
         assertThat(late.seconds()).as("the GPU waits for 12 + 2").isCloseTo(2 * (10 + 14), within(1e-6));
         assertThat(late.waited()).isCloseTo(2 * 3.5, within(1e-6));
+    }
+
+    @Test
+    void hostTokensTakeTheGpusTime() {
+        String sending = PROFILE + "token-overhead 0.25\n";
+        SubBatch one = new SubBatch(List.of(gpu(1000), host(10), host(10), host(10)));
+        assertThat(times(sending, List.of(one)).seconds()).isCloseTo(2 * (10 + 10.5 + 3 * 0.25), within(1e-6));
+        assertThat(times(sending, two(gpu(1000), host(10))).seconds()).isCloseTo(2 * (31 + 0.25), within(1e-6));
     }
 
     /** The GPU takes 10 for the linear work of each sub-batch, 10 for the attention of its decode, and twice 0.5. */

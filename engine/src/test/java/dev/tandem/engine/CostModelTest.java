@@ -10,6 +10,8 @@ import dev.tandem.engine.cost.Curve;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.cost.ProfileException;
 import dev.tandem.engine.strategy.TestProfile;
+import java.util.SplittableRandom;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -29,6 +31,32 @@ class CostModelTest {
         assertThat(new Curve("c", new double[] {4}, new double[] {2}).at(8))
                 .as("one point: proportional")
                 .isEqualTo(4);
+    }
+
+    @Test
+    void aCurveFindsTheSegmentOfEverySize() {
+        long seed = new SplittableRandom().nextLong();
+        SplittableRandom random = new SplittableRandom(seed);
+        for (int curves = 0; curves < 200; curves++) {
+            double[] sizes = random.doubles(random.nextInt(2, 40), 0, random.nextInt(1, 30))
+                    .map(Math::exp) // from points side by side to those far apart
+                    .distinct()
+                    .sorted()
+                    .toArray();
+            double[] seconds = IntStream.rangeClosed(1, sizes.length)
+                    .mapToDouble(i -> i * i)
+                    .toArray();
+            Curve curve = new Curve("c", sizes, seconds);
+            for (int i = 0; i < sizes.length; i++) {
+                assertThat(curve.at(sizes[i])).as("point %d, seed %d", i, seed).isCloseTo(seconds[i], within(1e-6));
+                if (i > 0) {
+                    double middle = sizes[i - 1] / 2 + sizes[i] / 2;
+                    assertThat(curve.at(middle))
+                            .as("before point %d, seed %d", i, seed)
+                            .isCloseTo((seconds[i - 1] + seconds[i]) / 2, within(1e-3));
+                }
+            }
+        }
     }
 
     @Test
@@ -66,6 +94,17 @@ class CostModelTest {
         assertThat(profile.withStageOverhead(1e-3).tripOverhead()).isCloseTo(2e-3, within(1e-12));
     }
 
+    @Test
+    void hostTokensAddToTheGpusTime() {
+        assertThat(Profile.parse(TestProfile.TEXT, "before it was measured").tokenOverhead())
+                .isZero();
+        Profile profile = Profile.parse(TestProfile.TEXT + "token-overhead 3e-6\n", "test");
+        assertThat(profile.tokenOverhead()).isCloseTo(3e-6, within(1e-12));
+        assertThat(Profile.parse(profile.format(), "again").tokenOverhead()).isCloseTo(3e-6, within(1e-12));
+        assertThat(profile.withStageOverhead(1e-3).tokenOverhead()).isCloseTo(3e-6, within(1e-12));
+        assertThat(profile.scaled(component -> 1, 4).tokenOverhead()).isCloseTo(12e-6, within(1e-12));
+    }
+
     @ParameterizedTest
     @ValueSource(
             strings = {
@@ -79,6 +118,7 @@ class CostModelTest {
                 "step-overhead -1",
                 "stage-overhead NaN",
                 "trip-overhead -1",
+                "token-overhead -1",
                 "linear 1 2 3"
             })
     void impossibleProfilesAreRejected(String line) {

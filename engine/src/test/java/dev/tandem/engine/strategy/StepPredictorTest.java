@@ -95,6 +95,23 @@ class StepPredictorTest {
         assertSeconds(OVERLAPPING.sameLayer(zero()), outside(4, 4) + 2 * (4 + 3.5 + 0.25));
     }
 
+    /** Each host token takes 0.125 s of the GPU in each layer. */
+    @Test
+    void whatTheGpuSendsAndReceivesIsPartOfItsTime() {
+        StepPredictor sending =
+                new StepPredictor(new CostModel(Profile.parse(TEXT + "token-overhead 0.125\n", "the test")), true, 0);
+        gpu(0, 300);
+        host(0, 40);
+        host(0, 40);
+        assertSeconds(sending.sameLayer(zero()), outside(3, 3) + 2 * (3 + 3 + 0.25 + 2 * 0.125));
+        host(1, 20);
+        double layer = 2 * 0.25 + 3 + 2 * 0.125 + 1 + 0.125 + 3;
+        assertSeconds(sending.pipeline(zero(), one()), outside(4, 4) + 2 * layer);
+        assertSeconds(sending.pipelineWith(zero(), one(), 1, 10), outside(5, 5) + 2 * (layer + 1 + 0.125));
+        double estimate = 2 * 0.25 + 2 + 2 + 2 * 0.125 + 9;
+        assertSeconds(sending.pipelined(2, 900, 2, 10, 0, 0), outside(4, 4) + 2 * estimate);
+    }
+
     @Test
     void anEstimateOfSameLayerTokensHasPromptsWithoutOutputs() {
         double outside = outside(2 + 3, 2 + 3);
