@@ -83,7 +83,7 @@ public final class ContentExecutor implements Executor {
     public LongPredicate failing = key -> false;
 
     public final List<StepResult> history = new ArrayList<>();
-    /** Whether the next plan may be submitted before the result of a plan that uses only GPU blocks. */
+    /** Whether the next plan may be submitted before the result of a plan that moves no KV. */
     public boolean allowsAsyncScheduling;
     /** Whether samplers draw, and choose when a result is polled; grammars must allow every token of {@link #token}. */
     public boolean usesSamplers;
@@ -194,7 +194,7 @@ public final class ContentExecutor implements Executor {
         return allowsAsyncScheduling
                 && last.resume().isEmpty()
                 && last.swaps().isEmpty()
-                && chunks(last).allMatch(chunk -> chunk.site() == AttentionSite.GPU_FROM_GPU);
+                && chunks(last).noneMatch(chunk -> chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD);
     }
 
     private static Stream<Chunk> chunks(StepPlan plan) {

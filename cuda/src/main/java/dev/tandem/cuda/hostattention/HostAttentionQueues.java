@@ -10,11 +10,15 @@ import dev.tandem.model.config.ModelConfig;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.VarHandle;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Collection;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Queue;
+import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.atomic.AtomicLong;
@@ -99,7 +103,10 @@ public final class HostAttentionQueues {
 
     private final AtomicReferenceArray<HostToken> hostTokens = new AtomicReferenceArray<>(MAX);
     private final ArrayDeque<Integer> free = new ArrayDeque<>();
+    /** Tokens in flight. */
     private final Map<Long, HostToken> bySequence = new LinkedHashMap<>();
+    /** Same-layer tokens of all outstanding steps; two steps may have tokens of one sequence. */
+    private final Set<HostToken> sameLayer = new LinkedHashSet<>();
     /** Tasks that workers have taken from the ring in search of those of resumed tokens; no one attends to them yet. */
     private final Queue<Long> setAside = new ConcurrentLinkedQueue<>();
 
@@ -113,7 +120,7 @@ public final class HostAttentionQueues {
     /** Host tokens whose next token the engine samples from the logits. */
     private int hostSampled;
 
-    private volatile boolean inFlight;
+    private volatile boolean hasTokens;
     /** Resumed tokens that have not ended; the engine thread alone writes it. */
     private volatile int resumedTokens;
 
@@ -152,7 +159,10 @@ public final class HostAttentionQueues {
 
     /** Registers an in-flight token that enters layer 0 in the next step. */
     public HostToken admit(Admission admission) {
-        return enter(admission, admission.sampler().draw(NO_ADJUSTMENTS), Optional.empty());
+        HostToken hostToken = enter(admission, admission.sampler().draw(NO_ADJUSTMENTS), Optional.empty());
+        bySequence.put(hostToken.sequence(), hostToken);
+        count(hostToken, 1);
+        return hostToken;
     }
 
     private void count(HostToken hostToken, int sign) {
@@ -169,8 +179,14 @@ public final class HostAttentionQueues {
     /** Registers a same-layer token of the next step; the step samples it like its other rows. */
     public HostToken admitSameLayer(Admission admission) {
         HostToken hostToken = enter(admission, Optional.empty(), Optional.of(span));
+        sameLayer.add(hostToken);
         span.add();
         return hostToken;
+    }
+
+    /** Whether so many host tokens may enter. */
+    public boolean hasRoom(int tokens) {
+        return tokens <= free.size();
     }
 
     /** Nanoseconds from the first start to the last end of each sub-batch's attention in each layer, summed. */
@@ -184,10 +200,8 @@ public final class HostAttentionQueues {
             throw new ExecutorException("more than " + MAX + " host tokens at a time: the CPU attends for no more");
         }
         HostToken hostToken = new HostToken(index, admission, draw, subBatch);
-        bySequence.put(hostToken.sequence(), hostToken);
         hostTokens.setRelease(index, hostToken);
-        inFlight = true;
-        count(hostToken, 1);
+        hasTokens = true;
         return hostToken;
     }
 
@@ -215,7 +229,14 @@ public final class HostAttentionQueues {
         return (long) LONG.getAcquire(memory.completed(), ABORTED_AT) == KernelConstants.ABORTED_BY_TRANSFER;
     }
 
-    Collection<HostToken> all() {
+    /** Those in flight, and same-layer tokens. */
+    List<HostToken> all() {
+        List<HostToken> all = new ArrayList<>(bySequence.values());
+        all.addAll(sameLayer);
+        return all;
+    }
+
+    Collection<HostToken> inFlight() {
         return bySequence.values();
     }
 
@@ -225,7 +246,7 @@ public final class HostAttentionQueues {
 
     /** Whether workers should look for tasks. */
     boolean hasTokens() {
-        return inFlight;
+        return hasTokens;
     }
 
     /** Whether the GPU draws some host token's next token at random. */
@@ -268,14 +289,16 @@ public final class HostAttentionQueues {
 
     /** Ends a host token that has passed all layers, was released or is lost; its index is free again. */
     public void end(HostToken hostToken) {
-        bySequence.remove(hostToken.sequence());
+        if (!sameLayer.remove(hostToken)) {
+            bySequence.remove(hostToken.sequence());
+            count(hostToken, -1);
+        }
         hostTokens.set(hostToken.index, null);
         free.add(hostToken.index);
-        count(hostToken, -1);
         if (hostToken.isResumed()) {
             countResumed(-1);
         }
-        inFlight = !bySequence.isEmpty();
+        hasTokens = !bySequence.isEmpty() || !sameLayer.isEmpty();
     }
 
     @SuppressWarnings("NonAtomicVolatileUpdate") // one thread writes it

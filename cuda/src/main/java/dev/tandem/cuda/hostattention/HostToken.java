@@ -46,6 +46,10 @@ public final class HostToken {
         this.span = span;
     }
 
+    boolean isSameLayer() {
+        return span.isPresent();
+    }
+
     /** Notes that a worker began with a part of a task, for the time of its sub-batch. */
     void began(long nanos) {
         if (span.isPresent()) {

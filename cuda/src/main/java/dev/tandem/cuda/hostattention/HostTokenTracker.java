@@ -11,7 +11,9 @@ import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 
@@ -34,7 +36,9 @@ public final class HostTokenTracker implements AutoCloseable {
 
     private final HostAttentionQueues queues;
     private final HostAttentionWorkers workers;
-    private final List<HostToken> sameLayer = new ArrayList<>();
+    /** Failures of same-layer tokens whose step still runs; the GPU uses their indices until it ends. */
+    private final List<HostAttentionQueues.Failure> early = new ArrayList<>();
+
     private long busyBefore;
     private long spanBefore;
     private CpuTasks tasksBefore = CpuTasks.NONE;
@@ -101,7 +105,7 @@ public final class HostTokenTracker implements AutoCloseable {
      */
     public List<Integer> returning(int layers) {
         int[] tokens = new int[layers];
-        for (HostToken hostToken : queues.all()) {
+        for (HostToken hostToken : queues.inFlight()) {
             int first = hostToken.earliestLayer();
             for (int layer = first; layer <= Math.min(first + LAYERS_UNSEEN, layers - 1); layer++) {
                 tokens[layer]++;
@@ -112,11 +116,11 @@ public final class HostTokenTracker implements AutoCloseable {
 
     /** Registers a same-layer token of the next step. */
     public HostToken admitSameLayer(Admission admission) {
+        boolean idle = !queues.hasTokens();
         HostToken hostToken = queues.admitSameLayer(admission);
-        if (sameLayer.isEmpty()) {
+        if (idle) {
             workers.wake();
         }
-        sameLayer.add(hostToken);
         return hostToken;
     }
 
@@ -138,13 +142,12 @@ public final class HostTokenTracker implements AutoCloseable {
     }
 
     /**
-     * Ends the same-layer tokens of the step that has ended, unless {@link #collectReleased} has reported them as lost.
+     * Ends the same-layer tokens of a step that has ended, unless {@link #collectReleased} has reported them as lost.
      */
-    public void endSameLayer() {
+    public void endSameLayer(List<HostToken> sameLayer) {
         sameLayer.stream()
                 .filter(hostToken -> queues.hostToken(hostToken.index) == hostToken)
                 .forEach(queues::end);
-        sameLayer.clear();
     }
 
     /**
@@ -178,18 +181,29 @@ public final class HostTokenTracker implements AutoCloseable {
     /**
      * Collects the tokens that workers released or lost. When a worker has died or is stalled, every host token is
      * lost. So is every token that enters later, from a plan made before the failure was known.
+     *
+     * @param sameLayer same-layer tokens of the step that has ended
      */
-    public void collectReleased(List<Long> paused, List<StepResult.Lost> lost) {
+    public void collectReleased(List<HostToken> sameLayer, List<Long> paused, List<StepResult.Lost> lost) {
         for (HostToken hostToken = queues.pollReleased(); hostToken != null; hostToken = queues.pollReleased()) {
             paused.add(hostToken.sequence());
             hostToken.takeBackDraw();
             queues.end(hostToken);
         }
+        List<HostAttentionQueues.Failure> failures = new ArrayList<>(early);
+        early.clear();
         for (HostAttentionQueues.Failure failure = queues.pollFailure();
                 failure != null;
                 failure = queues.pollFailure()) {
+            failures.add(failure);
+        }
+        for (HostAttentionQueues.Failure failure : failures) {
             if (queues.hostToken(failure.hostToken().index) != failure.hostToken()) {
                 continue; // another subtask of it failed before
+            }
+            if (failure.hostToken().isSameLayer() && !sameLayer.contains(failure.hostToken())) {
+                early.add(failure);
+                continue;
             }
             lost.add(new StepResult.Lost(
                     failure.hostToken().sequence(),
@@ -203,11 +217,13 @@ public final class HostTokenTracker implements AutoCloseable {
         }
         trouble().ifPresent(trouble -> {
             queues.abort();
-            List<HostToken> all = List.copyOf(queues.all());
+            List<HostToken> all = queues.all();
             all.forEach(queues::end);
             Set<HostToken> held = workers.held(); // after their end: a worker that takes one now sees that it is lost
-            all.forEach(hostToken -> lost.add(new StepResult.Lost(
-                    hostToken.sequence(), StepResult.Cause.HOST_ATTENTION, trouble, held.contains(hostToken))));
+            Map<Long, Boolean> heldBySequence = new LinkedHashMap<>();
+            all.forEach(token -> heldBySequence.merge(token.sequence(), held.contains(token), Boolean::logicalOr));
+            heldBySequence.forEach((sequence, isHeld) ->
+                    lost.add(new StepResult.Lost(sequence, StepResult.Cause.HOST_ATTENTION, trouble, isHeld)));
         });
     }
 

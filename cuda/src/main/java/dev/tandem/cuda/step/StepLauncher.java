@@ -74,6 +74,7 @@ public final class StepLauncher {
      * @param draws how each row of {@code sampled} is drawn; empty where the engine samples, and for skipped sequences
      * @param skipped sequences whose rows are not sampled
      * @param scored chunks whose prompts are scored
+     * @param sameLayer its same-layer tokens
      */
     public record Launched(
             StepBuffer inputs,
@@ -84,13 +85,15 @@ public final class StepLauncher {
             int passes,
             List<Optional<TokenSampler.Draw>> draws,
             Set<Long> skipped,
-            List<PromptScores.Scored> scored) {
+            List<PromptScores.Scored> scored,
+            List<HostToken> sameLayer) {
         private int samples() {
             return firstSlotSample + slots;
         }
 
         private Launched with(List<Optional<TokenSampler.Draw>> drawn, Set<Long> without) {
-            return new Launched(inputs, sampled, onGpu, firstSlotSample, slots, passes, drawn, without, scored);
+            return new Launched(
+                    inputs, sampled, onGpu, firstSlotSample, slots, passes, drawn, without, scored, sameLayer);
         }
     }
 
@@ -138,7 +141,7 @@ public final class StepLauncher {
     }
 
     private static Launched nothing(StepBuffers inputs) {
-        return new Launched(inputs.first(), List.of(), true, 0, 0, 0, List.of(), Set.of(), List.of());
+        return new Launched(inputs.first(), List.of(), true, 0, 0, 0, List.of(), Set.of(), List.of(), List.of());
     }
 
     /**
@@ -153,10 +156,7 @@ public final class StepLauncher {
         List<Resumed> resumed =
                 hostTokens.map(tokens -> tokens.resume(plan.resume())).orElse(List.of());
         int rows = batches.stream().flatMap(List::stream).mapToInt(Chunk::rows).sum();
-        int sameLayer = (int) batches.stream()
-                .flatMap(List::stream)
-                .filter(chunk -> chunk.site() == AttentionSite.CPU_FROM_HOST)
-                .count();
+        int sameLayer = sameLayer(batches);
         if (rows + slots + resumed.size() == 0) {
             pools.upload(stream);
             pools.begin(stream);
@@ -232,6 +232,34 @@ public final class StepLauncher {
                 masks.add(row, of.matcher().orElseThrow());
             }
         }
+    }
+
+    /**
+     * Whether the next step may be launched while a step of these chunks runs, or such a step while the one before
+     * runs: it has few rows, moves no KV and resumes nothing. Attention on the CPU is no hindrance. It follows the
+     * order of the GPU's steps, because a task is pushed by a kernel of its step.
+     */
+    boolean isShort(StepPlan plan, List<List<Chunk>> batches) {
+        int rows = 0;
+        for (List<Chunk> chunks : batches) {
+            for (Chunk chunk : chunks) {
+                rows += chunk.rows();
+                if (chunk.scores(0) || chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD) {
+                    return false;
+                }
+            }
+        }
+        return plan.swaps().isEmpty()
+                && plan.resume().isEmpty()
+                && rows <= inputs.graphRows()
+                && hostTokens.stream().allMatch(tokens -> tokens.queues().hasRoom(sameLayer(batches)));
+    }
+
+    private static int sameLayer(List<List<Chunk>> batches) {
+        return (int) batches.stream()
+                .flatMap(List::stream)
+                .filter(chunk -> chunk.site() == AttentionSite.CPU_FROM_HOST)
+                .count();
     }
 
     /** How a step of a plan is launched, whose chunks are these. */
@@ -310,7 +338,7 @@ public final class StepLauncher {
         step.upload(stream);
         launch.accept(key);
         int returned = slotLayers.after(layers - 1, slots);
-        return new Launched(step, sampled, onGpu, firstSample, returned, 0, draws, Set.of(), List.of());
+        return new Launched(step, sampled, onGpu, firstSample, returned, 0, draws, Set.of(), List.of(), List.of());
     }
 
     private Launched passes(
@@ -324,6 +352,7 @@ public final class StepLauncher {
         List<Pass> passes = new ArrayList<>(batches.size());
         List<StepBuffer> steps = new ArrayList<>(batches.size());
         List<PromptScores.Scored> scored = new ArrayList<>();
+        List<HostToken> entered = new ArrayList<>();
         scores.clear();
         SlotLayers slotLayers = slotLayers(plan, slots)
                 .orElseGet(() -> SlotLayers.resuming(
@@ -340,7 +369,8 @@ public final class StepLauncher {
             int inFlight = slotsHere + resumedHere.size();
             checkRoom(step, chunks, inFlight);
             hostTokens.ifPresent(tokens -> tokens.queues().beginSubBatch());
-            Filled filled = layout.fill(step, chunks, pools, this::token, this::admitSameLayer, sampled);
+            Filled filled = layout.fill(
+                    step, chunks, pools, this::token, admission -> admitSameLayer(admission, entered), sampled);
             layout.spread(step, slotsHere);
             admit(plan, step, filled.rows(), slotsHere, filled.sampled());
             StepLayout.resumed(step, filled.rows(), slotsHere, filled.sampled(), resumedHere);
@@ -376,7 +406,17 @@ public final class StepLauncher {
         graphs.launch(passes, padded);
         int waiting = sameLayer + resumed.size() > 0 ? passes.size() : 0;
         int returned = slotLayers.after(layers - 1, slots) + resumed.size();
-        return new Launched(inputs.first(), sampled, onGpu, sampled.size(), returned, waiting, draws, Set.of(), scored);
+        return new Launched(
+                inputs.first(),
+                sampled,
+                onGpu,
+                sampled.size(),
+                returned,
+                waiting,
+                draws,
+                Set.of(),
+                scored,
+                List.copyOf(entered));
     }
 
     /** Whether a step of one batch is a decode step with same-layer tokens, which is padded so that it has a graph. */
@@ -415,8 +455,10 @@ public final class StepLauncher {
         }
     }
 
-    private HostToken admitSameLayer(Admission admission) {
-        return hostTokens.orElseThrow().admitSameLayer(admission);
+    private HostToken admitSameLayer(Admission admission, List<HostToken> entered) {
+        HostToken hostToken = hostTokens.orElseThrow().admitSameLayer(admission);
+        entered.add(hostToken);
+        return hostToken;
     }
 
     private HostToken noHostToken(Admission admission) {

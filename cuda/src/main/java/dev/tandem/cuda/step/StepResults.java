@@ -52,8 +52,8 @@ final class StepResults {
                     (sequence, sampler, draw, row) ->
                             report.take(sequence, sampler, draw, slot, row, AttentionSite.CPU_FROM_HOST, sampled, lost),
                     paused);
-            tokens.collectReleased(paused, lost);
-            tokens.endSameLayer();
+            tokens.collectReleased(launched.sameLayer(), paused, lost);
+            tokens.endSameLayer(launched.sameLayer());
         });
         launched.scored().forEach(scored -> read(scored, lost));
         for (int i = 0; i < launched.sampled().size(); i++) {

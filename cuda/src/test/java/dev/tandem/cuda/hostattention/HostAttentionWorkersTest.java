@@ -566,7 +566,7 @@ class HostAttentionWorkersTest {
             } else {
                 rig.send(hostToken, 1);
                 spinUntil(() -> {
-                    tracker.collectReleased(paused, new ArrayList<>());
+                    tracker.collectReleased(List.of(), paused, new ArrayList<>());
                     return !paused.isEmpty();
                 });
             }
@@ -691,7 +691,7 @@ class HostAttentionWorkersTest {
             List<Long> paused = new ArrayList<>();
             List<StepResult.Lost> lost = new ArrayList<>();
             tracker.finishLastLayer(returned, 2, 0, (sequence, sampler, draw, row) -> chosen.add(sequence), paused);
-            tracker.collectReleased(paused, lost);
+            tracker.collectReleased(List.of(), paused, lost);
             assertThat(chosen).containsExactly(2L);
             assertThat(paused).isEmpty();
             assertThat(lost).extracting(StepResult.Lost::sequence).containsExactly(1L);
@@ -714,7 +714,7 @@ class HostAttentionWorkersTest {
             assertThat(tracker.resume(List.of(1L, 2L))).containsExactly(new HostTokenTracker.Resumed(good, 0));
             rig.queues.end(good);
             List<StepResult.Lost> lost = new ArrayList<>();
-            tracker.collectReleased(new ArrayList<>(), lost);
+            tracker.collectReleased(List.of(), new ArrayList<>(), lost);
             assertThat(lost).extracting(StepResult.Lost::sequence).containsExactly(1L);
         }
     }
@@ -760,14 +760,14 @@ class HostAttentionWorkersTest {
             // receive_host_tokens writes this after its timeout
             rig.memory.completed().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 1);
             List<StepResult.Lost> lost = new ArrayList<>();
-            tracker.collectReleased(new ArrayList<>(), lost);
+            tracker.collectReleased(List.of(hostToken), new ArrayList<>(), lost);
             assertThat(lost)
                     .containsExactly(new StepResult.Lost(
                             hostToken.sequence(),
                             StepResult.Cause.HOST_ATTENTION,
                             HostTokenTracker.RESULT_TIMEOUT,
                             false));
-            tracker.endSameLayer();
+            tracker.endSameLayer(List.of(hostToken));
             assertThat(rig.queues.hasTokens()).isFalse();
         }
     }
@@ -780,7 +780,7 @@ class HostAttentionWorkersTest {
             // the transfer kernel writes this after its timeout
             rig.memory.completed().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 2);
             List<StepResult.Lost> lost = new ArrayList<>();
-            tracker.collectReleased(new ArrayList<>(), lost);
+            tracker.collectReleased(List.of(), new ArrayList<>(), lost);
             assertThat(lost)
                     .containsExactly(new StepResult.Lost(
                             hostToken.sequence(), StepResult.Cause.HOST_ATTENTION, HostTokenTracker.STEP_HANGS, false));
@@ -791,20 +791,74 @@ class HostAttentionWorkersTest {
     void hostTokensPlannedBeforeAFailureAreAlsoLost() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
             HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
-            tracker.admitSameLayer(Rig.admission(1, 0, 0));
+            List<HostToken> first = List.of(tracker.admitSameLayer(Rig.admission(1, 0, 0)));
             rig.memory.completed().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 1);
-            tracker.collectReleased(new ArrayList<>(), new ArrayList<>());
-            tracker.endSameLayer();
+            tracker.collectReleased(first, new ArrayList<>(), new ArrayList<>());
+            tracker.endSameLayer(first);
             HostToken sameLayer = tracker.admitSameLayer(Rig.admission(2, 0, 1));
             HostToken inFlight = tracker.admit(List.of(Rig.admission(3, 0, 2))).getFirst();
             List<StepResult.Lost> lost = new ArrayList<>();
-            tracker.collectReleased(new ArrayList<>(), lost);
-            tracker.endSameLayer();
+            tracker.collectReleased(List.of(sameLayer), new ArrayList<>(), lost);
+            tracker.endSameLayer(List.of(sameLayer));
             assertThat(lost)
                     .extracting(StepResult.Lost::sequence, StepResult.Lost::message)
-                    .containsExactly(
+                    .containsExactlyInAnyOrder(
                             tuple(sameLayer.sequence(), HostTokenTracker.RESULT_TIMEOUT),
                             tuple(inFlight.sequence(), HostTokenTracker.RESULT_TIMEOUT));
+            assertThat(rig.queues.hasTokens()).isFalse();
+        }
+    }
+
+    /** The second step was submitted while the first ran. */
+    @Test
+    void twoStepsHaveTokensOfOneSequence() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
+            HostToken first = tracker.admitSameLayer(Rig.admission(1, 0, 0));
+            HostToken second = tracker.admitSameLayer(Rig.admission(1, 1, 0));
+            rig.pushSameLayer(first, 0, rig.queues.reserveTasks(1));
+            rig.await(first, 0);
+            tracker.endSameLayer(List.of(first));
+            assertThat(rig.queues.hasTokens()).isTrue();
+            rig.pushSameLayer(second, 0, rig.queues.reserveTasks(1));
+            rig.await(second, 1);
+            tracker.endSameLayer(List.of(second));
+            assertThat(rig.queues.hasTokens()).isFalse();
+        }
+    }
+
+    @Test
+    void aFailureIsReportedWithTheStepOfItsToken() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
+            List<HostToken> running = List.of(tracker.admitSameLayer(Rig.admission(2, 0, 1)));
+            List<HostToken> next = List.of(tracker.admitSameLayer(Rig.admission(1, 6, 0)));
+            rig.single.poisoned = 7;
+            rig.pushSameLayer(next.getFirst(), 0, rig.queues.reserveTasks(1));
+            rig.await(next.getFirst(), 0);
+            List<StepResult.Lost> lost = new ArrayList<>();
+            tracker.collectReleased(running, new ArrayList<>(), lost);
+            tracker.endSameLayer(running);
+            assertThat(lost).isEmpty();
+            assertThat(rig.queues.hasTokens())
+                    .as("its step still uses its index")
+                    .isTrue();
+            tracker.collectReleased(next, new ArrayList<>(), lost);
+            assertThat(lost).extracting(StepResult.Lost::sequence).containsExactly(1L);
+            assertThat(rig.queues.hasTokens()).isFalse();
+        }
+    }
+
+    @Test
+    void aSequenceWithTokensInTwoStepsIsLostOnce() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
+            List<HostToken> first = List.of(tracker.admitSameLayer(Rig.admission(1, 0, 0)));
+            tracker.admitSameLayer(Rig.admission(1, 1, 0));
+            rig.memory.completed().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 1);
+            List<StepResult.Lost> lost = new ArrayList<>();
+            tracker.collectReleased(first, new ArrayList<>(), lost);
+            assertThat(lost).extracting(StepResult.Lost::sequence).containsExactly(1L);
             assertThat(rig.queues.hasTokens()).isFalse();
         }
     }
