@@ -1,7 +1,7 @@
 // Kernels that send a host token's q, k and v [HEADS + 2 KV_HEADS][HEAD_DIM] to the host and receive its attention
 // output [HEADS][HEAD_DIM]. `transfer` serves in-flight tokens while a step runs. `send_in_flight` and
-// `receive_in_flight` serve them in steps that resume some of them. `receive_host_tokens` serves same-layer tokens, which
-// rope_store sends. `report` writes a step's sampled tokens to the host.
+// `receive_in_flight` serve them in steps that resume some of them. `receive_host_tokens` serves same-layer tokens,
+// which rope_store sends. `report` writes a step's sampled tokens to the host.
 //
 // Shared memory: transferTokens has two counters and two lists of ring entries; receive_in_flight has the slot of each
 // resumed token too.

@@ -8,7 +8,8 @@
 // Waits and signals:
 //   all but move_*, sum_moved, random_fill      dependencyWait before they read results of the previous kernel
 //   add_norm               thread blocks of a cluster exchange sums (clusterSum)
-//   rope_store             takes returning tokens from returnQueues; pushes a same-layer token's task after its last block
+//   rope_store             takes returning tokens from returnQueues; a same-layer token's last thread block pushes its
+//                          task
 //   embed                  clears sendCounters[3], which ends the transfer kernel when it is 1
 
 // N adjacent values that a thread loads or stores together
