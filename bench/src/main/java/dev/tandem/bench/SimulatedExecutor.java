@@ -387,11 +387,13 @@ public final class SimulatedExecutor implements Executor {
             long gpuTokens = 0;
             long cpuTokens = last ? resumed.tokens() : 0;
             int cpuRows = last ? resumed.attended() : 0;
+            int sameLayer = 0;
             long pairs = 0;
             for (Chunk chunk : chunks) {
                 rows += chunk.rows();
                 if (chunk.site() == AttentionSite.CPU_FROM_HOST) {
                     cpuRows++;
+                    sameLayer++;
                     cpuTokens += span.tokens(chunk.start() + 1);
                 } else if (chunk.decodes()) {
                     gpuTokens += span.tokens(chunk.start() + 1);
@@ -403,7 +405,7 @@ public final class SimulatedExecutor implements Executor {
             gpu[b] = (gpuTokens > 0 ? machine.gpuAttention(gpuTokens) : 0)
                     + (pairs > 0 ? machine.prefillAttention(pairs) : 0);
             cpu[b] = machine.cpuAttention(cpuRows, cpuTokens);
-            sent[b] = cpuRows * machine.tokenOverhead();
+            sent[b] = sameLayer * machine.tokenOverhead();
             waits |= cpuRows > 0;
         }
         double overhead = waits ? machine.stageOverhead() : 0;

@@ -339,7 +339,7 @@ public final class CudaExecutor implements Executor {
         return HostLinkMemory.USUAL_SLOTS;
     }
 
-    /** Max host tokens at a time, one per sequence. */
+    /** Max host tokens at a time. */
     public static int maxHostTokens() {
         return HostAttentionQueues.MAX;
     }

@@ -40,8 +40,9 @@ public final class HostTransferLauncher implements AutoCloseable {
     }
 
     /**
-     * Prepares a step that resumes in-flight tokens. Its first wait may come before its first send, and the last send
-     * may have been captured in a graph; a stream must not wait for an event that was last recorded in a capture.
+     * Prepares a step that resumes in-flight tokens. Its first wait may come before its first send, and the last
+     * transfer may have been captured in a graph; a stream must not wait for an event that was last recorded in a
+     * capture.
      */
     void beginResuming() {
         link.record(after);

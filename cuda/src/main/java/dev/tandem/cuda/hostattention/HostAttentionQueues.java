@@ -184,6 +184,11 @@ public final class HostAttentionQueues {
         return hostToken;
     }
 
+    /** Whether an outstanding step has same-layer tokens. */
+    public boolean hasSameLayer() {
+        return !sameLayer.isEmpty();
+    }
+
     /** Whether so many host tokens may enter. */
     public boolean hasRoom(int tokens) {
         return tokens <= free.size();

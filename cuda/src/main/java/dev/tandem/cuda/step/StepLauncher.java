@@ -5,6 +5,7 @@ import dev.tandem.cuda.forward.CudaForward.Pass;
 import dev.tandem.cuda.forward.Extent;
 import dev.tandem.cuda.forward.ScoredRows;
 import dev.tandem.cuda.forward.SlotLayers;
+import dev.tandem.cuda.hostattention.HostAttentionQueues;
 import dev.tandem.cuda.hostattention.HostToken;
 import dev.tandem.cuda.hostattention.HostTokenTracker;
 import dev.tandem.cuda.hostattention.HostTokenTracker.Resumed;
@@ -237,7 +238,8 @@ public final class StepLauncher {
     /**
      * Whether the next step may be launched while a step of these chunks runs, or such a step while the one before
      * runs: it has few rows, moves no KV and resumes nothing. Attention on the CPU is no hindrance. It follows the
-     * order of the GPU's steps, because a task is pushed by a kernel of its step.
+     * order of the GPU's steps, because a task is pushed by a kernel of its step. But a sequence may not be in flight
+     * while it has a same-layer token: a result could not say which of the two is lost.
      */
     boolean isShort(StepPlan plan, List<List<Chunk>> batches) {
         int rows = 0;
@@ -252,7 +254,12 @@ public final class StepLauncher {
         return plan.swaps().isEmpty()
                 && plan.resume().isEmpty()
                 && rows <= inputs.graphRows()
-                && hostTokens.stream().allMatch(tokens -> tokens.queues().hasRoom(sameLayer(batches)));
+                && hostTokens.stream().allMatch(tokens -> mayEnter(tokens.queues(), plan, sameLayer(batches)));
+    }
+
+    private static boolean mayEnter(HostAttentionQueues queues, StepPlan plan, int sameLayer) {
+        boolean apart = plan.admissions().isEmpty() || sameLayer == 0 && !queues.hasSameLayer();
+        return apart && queues.hasRoom(sameLayer);
     }
 
     private static int sameLayer(List<List<Chunk>> batches) {

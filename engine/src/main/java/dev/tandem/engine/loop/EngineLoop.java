@@ -114,7 +114,8 @@ public final class EngineLoop {
         boolean submitted = false;
         if (pipeline.acceptsPlan()) {
             drain();
-            submitted = execute(plan());
+            // a cancelled sequence that the CPU attends for must leave the scheduler first
+            submitted = pipeline.acceptsPlan() && execute(plan());
         }
         boolean computes = !pipeline.isEmpty();
         if (!computes) {

@@ -8,6 +8,7 @@ import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.PlanCommitter;
 import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
@@ -42,7 +43,10 @@ import org.jspecify.annotations.Nullable;
  *     <td>leaves the scheduler at the submit, its request ends at the result</td></tr>
  * <tr><th>blocks of a sequence that ends while it runs</th>
  *     <td>stay allocated until its result: the pipeline is exposed</td>
- *     <td>are free at once: a later step writes them after this one has run</td></tr>
+ *     <td>are free at once: a later step writes them after this one has run; those of a sequence for which the CPU
+ *     attends stay allocated until its result</td></tr>
+ * <tr><th>a sequence on the host that reaches its limit</th><td>as any other</td>
+ *     <td>the step is synchronous</td></tr>
  * </table>
  *
  * Later sequences may hit the KV of a step once its result is known: a sequence that the step loses must not be hit. A
@@ -92,7 +96,7 @@ final class StepPipeline {
     private final Map<Long, Sequence> live = new HashMap<>();
     /** Submitted, oldest first. */
     private final ArrayDeque<Step> submitted = new ArrayDeque<>();
-    /** Sequences that ended while the pipeline was exposed. */
+    /** Sequences that have ended and whose blocks a submitted step may use. Nothing is planned ahead of their end. */
     private final List<Sequence> leaving = new ArrayList<>();
     /** True while a synchronous step runs. */
     private boolean exposed;
@@ -139,7 +143,7 @@ final class StepPipeline {
 
     /** True when another step may be planned now. */
     boolean acceptsPlan() {
-        return submitted.isEmpty() || submitted.getLast().async();
+        return submitted.isEmpty() || submitted.getLast().async() && leaving.isEmpty();
     }
 
     /** Submits a plan whose planning began at {@code started}. */
@@ -154,7 +158,7 @@ final class StepPipeline {
         } else {
             executor.submit(plan);
         }
-        boolean async = executor.allowsAsyncScheduling();
+        boolean async = executor.allowsAsyncScheduling() && !endsOnHost(plan);
         exposed = !async;
         Step step = new Step(plan, async, started, planned - started, event, sampling);
         submitted.add(step);
@@ -163,6 +167,24 @@ final class StepPipeline {
         } else if (!follows) {
             sample();
         }
+    }
+
+    /**
+     * Whether a sequence whose attention the CPU computes reaches its limit in a step. It would leave at the submit and
+     * could be hit, and its KV is wrong if a worker then fails.
+     */
+    private boolean endsOnHost(StepPlan plan) {
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                Sequence sequence = live.get(chunk.sequence());
+                if (chunk.site() == AttentionSite.CPU_FROM_HOST
+                        && sequence != null
+                        && sequence.length() + 1 >= sequence.limit()) {
+                    return true;
+                }
+            }
+        }
+        return false;
     }
 
     /** Lets a thread compute the bitmask after the token that a sequence has just received. */
@@ -200,7 +222,7 @@ final class StepPipeline {
 
     /** True when the next thing to do is to plan: one step runs, and the next is planned before its result. */
     boolean plansAhead() {
-        return submitted.size() == 1 && submitted.getLast().async();
+        return submitted.size() == 1 && submitted.getLast().async() && leaving.isEmpty();
     }
 
     /** Waits for the oldest step and applies its result, but for its lost sequences and sampled tokens. */
@@ -392,19 +414,41 @@ final class StepPipeline {
         if (abandoned) {
             return;
         }
-        if (exposed) {
+        if (mayUse(sequence)) {
             leaving.add(sequence);
         } else {
             committer.remove(sequence);
         }
     }
 
-    /** Frees the blocks of sequences that have ended, unless a synchronous step still runs. */
-    void freeLeaving() {
-        if (!exposed) {
-            leaving.forEach(committer::remove);
-            leaving.clear();
+    /**
+     * Whether blocks of the sequence must stay allocated: a synchronous step runs, or the CPU attends for the sequence.
+     * A worker that stalls is given up, and may write later.
+     */
+    private boolean mayUse(Sequence sequence) {
+        return exposed || submitted.stream().anyMatch(step -> attendsOnHost(step.plan(), sequence.key()));
+    }
+
+    private static boolean attendsOnHost(StepPlan plan, long key) {
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                if (chunk.sequence() == key && chunk.site() == AttentionSite.CPU_FROM_HOST) {
+                    return true;
+                }
+            }
         }
+        return false;
+    }
+
+    /** Frees the blocks of sequences that have ended, unless a step may still use them. */
+    void freeLeaving() {
+        leaving.removeIf(sequence -> {
+            boolean frees = !mayUse(sequence);
+            if (frees) {
+                committer.remove(sequence);
+            }
+            return frees;
+        });
     }
 
     /** The executor is gone: from now on no block is freed one by one. */

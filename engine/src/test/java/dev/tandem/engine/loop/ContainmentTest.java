@@ -11,6 +11,7 @@ import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.request.TokenSink;
@@ -22,6 +23,8 @@ import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.strategy.GpuOnly;
@@ -221,6 +224,58 @@ class ContainmentTest {
         assertThat(heard.get("a").stream().filter(event -> !(event instanceof TokenEvent.Token)))
                 .hasSize(1);
         assertFinished("b", 3);
+    }
+
+    /** Prompts go to the host, and the CPU attends for all decodes. */
+    private StepDraft onHost(SchedulerState state) {
+        StepDraft draft = new StepDraft(state, budget);
+        for (Sequence sequence : List.copyOf(state.host())) {
+            draft.add(0, sequence, 1, AttentionSite.CPU_FROM_HOST);
+        }
+        for (Sequence sequence : state.waiting().view()) {
+            draft.start(sequence, sequence.length(), AttentionSite.GPU_PREFILL_OFFLOAD);
+        }
+        return draft;
+    }
+
+    private EngineLoop loopOnHost() {
+        return new EngineLoop(
+                config, queue, PolicyScheduler.of((state, why) -> onHost(state)), executor, clock, EngineListener.NONE);
+    }
+
+    /** A worker that stalls on the step's attention may write later, so the blocks must not be free by then. */
+    @Test
+    void blocksThatTheCpuAttendsToAreHeldUntilTheResult() {
+        EngineLoop loop = loopOnHost();
+        queue.offer(List.of(plain("a", 9)));
+        loop.step();
+        executor.allowsAsyncScheduling = true;
+        loop.step();
+        int used = loop.stats().host().used();
+        assertThat(used).isPositive();
+        queue.cancel("a");
+        executor.lose(0, true);
+        run(loop);
+        assertThat(executor.submitted).as("nothing is planned for it").hasSize(2);
+        assertThat(loop.stats().host().quarantinedPages()).isEqualTo(used);
+    }
+
+    /** Else the token that the CPU attends to would be hit before it is known to be right. */
+    @Test
+    void theLastStepOfASequenceOnTheHostIsNotPlannedAhead() {
+        EngineLoop loop = loopOnHost();
+        queue.offer(List.of(plain("a", 3), plain("b", 4)));
+        loop.step();
+        executor.allowsAsyncScheduling = true;
+        loop.step();
+        assertThat(executor.plans).as("its result is not known").hasSize(1);
+        loop.step();
+        assertThat(executor.submitted).as("the last step of a is submitted").hasSize(3);
+        loop.step();
+        assertThat(executor.plans).as("no step after it").isEmpty();
+        run(loop);
+        assertFinished("a", 3);
+        assertFinished("b", 4);
     }
 
     @Test

@@ -21,7 +21,9 @@ import java.util.Set;
 final class FakeExecutor implements Executor {
     static final int TOKEN = 7;
 
-    private final Queue<StepPlan> plans = new ArrayDeque<>();
+    /** Submitted and not polled. */
+    final Queue<StepPlan> plans = new ArrayDeque<>();
+
     final List<StepPlan> submitted = new ArrayList<>();
     /** Sequences that are lost whenever a step samples them. */
     final Map<Long, StepResult.Lost> losing = new HashMap<>();
