@@ -15,7 +15,7 @@ import dev.tandem.cuda.kernels.ModelShape;
  * <p>Owned by: engine thread.
  */
 public final class HostTransferLauncher implements AutoCloseable {
-    /** Max thread blocks that wait for same-layer tokens; each takes its tokens in turn. */
+    /** Max thread blocks that wait for same-layer tokens; each takes its tokens in turn. Not tuned (ADR 122). */
     static final int MAX_RECEIVERS = 16;
 
     private final Kernels kernels;

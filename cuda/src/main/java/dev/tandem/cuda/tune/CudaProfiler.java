@@ -59,7 +59,7 @@ final class CudaProfiler {
     private static final int ROUNDS = 2;
     /** Rows of the decode step that is timed while the CPU reads host KV. */
     private static final int LOADED_ROWS = 24;
-    /** Rows of each sub-batch, and host tokens, of the steps that time stages. */
+    /** Rows of each sub-batch, and host tokens, of the steps that time stages: about as in whole runs (ADR 124). */
     private static final int WAITING_ROWS = 16;
 
     private static final int WAITING_TOKENS = 8;
