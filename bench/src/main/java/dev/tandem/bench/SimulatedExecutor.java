@@ -377,7 +377,7 @@ public final class SimulatedExecutor implements Executor {
         double[] linear = new double[batches];
         double[] gpu = new double[batches];
         double[] cpu = new double[batches];
-        double[] sent = new double[batches];
+        double[] hostTokens = new double[batches];
         boolean waits = false;
         for (int b = 0; b < batches; b++) {
             boolean last = b == batches - 1;
@@ -405,17 +405,20 @@ public final class SimulatedExecutor implements Executor {
             gpu[b] = (gpuTokens > 0 ? machine.gpuAttention(gpuTokens) : 0)
                     + (pairs > 0 ? machine.prefillAttention(pairs) : 0);
             cpu[b] = machine.cpuAttention(cpuRows, cpuTokens);
-            sent[b] = sameLayer * machine.tokenOverhead();
+            hostTokens[b] = sameLayer * machine.tokenOverhead();
             waits |= cpuRows > 0;
         }
         double overhead = waits ? machine.stageOverhead() : 0;
         if (batches == 1) {
-            double attention = gpu[0] + overhead + sent[0];
+            double attention = gpu[0] + overhead + hostTokens[0];
             double longest = waits ? Math.max(attention, cpu[0] + machine.tripOverhead()) : attention;
             return new LayerTime(slots, resumed, linear[0] + longest, longest - attention, cpu[0]);
         }
         Stages stages = new Stages(
-                linear[0] + sent[0], linear[1] + sent[1] + gpu[0] + gpu[1], overhead, machine.tripOverhead());
+                linear[0] + hostTokens[0],
+                linear[1] + hostTokens[1] + gpu[0] + gpu[1],
+                overhead,
+                machine.tripOverhead());
         double all = stages.layers(limits.layers(), cpu[0], cpu[1], gpu[0] + sampledRowsSeconds(plan));
         double layer = all / limits.layers();
         return new LayerTime(slots, resumed, layer, layer - stages.gpu(), cpu[0] + cpu[1]);
