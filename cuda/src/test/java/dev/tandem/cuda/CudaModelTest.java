@@ -87,13 +87,24 @@ class CudaModelTest {
 
     static CudaOptions options(
             DataType type, int gpuBlocks, boolean graphs, int attentionThreads, long watchdogMillis) {
+        return options(type, gpuBlocks, graphs, attentionThreads, watchdogMillis, attentionThreads > 0);
+    }
+
+    /** @param checksums whether copies are verified; then no step is planned ahead of one that offloads prefills */
+    static CudaOptions options(
+            DataType type,
+            int gpuBlocks,
+            boolean graphs,
+            int attentionThreads,
+            long watchdogMillis,
+            boolean checksums) {
         return CudaOptions.builder(type, 256, 128)
                 .memoryUtilization(0.5)
                 .gpuBlocks(OptionalInt.of(gpuBlocks))
                 .hostBytes(8 << 20)
                 .graphs(graphs)
                 .attentionThreads(attentionThreads, true, watchdogMillis * 1_000_000)
-                .kvChecksums(attentionThreads > 0)
+                .kvChecksums(checksums)
                 .build();
     }
 

@@ -479,38 +479,46 @@ class HybridModelTest {
         return Stream.of("llama31", "gemma3", "gemma3vision");
     }
 
+    /** Without checksums, steps are planned ahead of those that offload prefills. */
+    private static Stream<Arguments> groupingsAndChecksums() {
+        return groupings().flatMap(family -> Stream.of(Arguments.of(family, true), Arguments.of(family, false)));
+    }
+
     private static Stream<Arguments> groupingsAndPlacements() {
-        return groupings().flatMap(family -> Stream.of(Placement.values()).map(each -> Arguments.of(family, each)));
+        return groupingsAndChecksums()
+                .flatMap(of -> Stream.of(Placement.values()).map(each -> Arguments.of(of.get()[0], of.get()[1], each)));
     }
 
     private static Stream<Arguments> groupingsAndStrategies() {
-        return groupings()
-                .flatMap(family -> Stream.of(
+        return groupingsAndChecksums()
+                .flatMap(of -> Stream.of(
                                 Strategy.SIMPLE_OFFLOAD,
                                 Strategy.SYMMETRIC,
                                 Strategy.FASTDECODE_PLUS,
                                 Strategy.ASYMMETRIC,
                                 Strategy.NEO,
                                 Strategy.APEX)
-                        .map(strategy -> Arguments.of(family, strategy)));
+                        .map(strategy -> Arguments.of(of.get()[0], of.get()[1], strategy)));
     }
 
     @ParameterizedTest
     @MethodSource("groupingsAndPlacements")
-    void greedyTokensMatchTransformersInABatchOfOtherRequests(String family, Placement placement) throws IOException {
+    void greedyTokensMatchTransformersInABatchOfOtherRequests(String family, boolean checksums, Placement placement)
+            throws IOException {
         Budget budget = new Budget(200, 100, 200);
-        greedyTokensMatch(placement.name(), policy(placement, budget), budget, executor(family), family);
+        greedyTokensMatch(placement.name(), policy(placement, budget), budget, executor(family, checksums), family);
     }
 
     @ParameterizedTest
     @MethodSource("groupingsAndStrategies")
-    void greedyTokensMatchTransformersUnderEveryStrategy(String family, Strategy strategy) throws IOException {
+    void greedyTokensMatchTransformersUnderEveryStrategy(String family, boolean checksums, Strategy strategy)
+            throws IOException {
         Budget budget = new Budget(200, 100, 200);
         greedyTokensMatch(
                 strategy.flag(),
                 strategy.policy(options(budget, TierRules.neutral()), TestProfile.withCpu(100)),
                 budget,
-                executor(family),
+                executor(family, checksums),
                 family);
     }
 
@@ -695,8 +703,8 @@ class HybridModelTest {
 
     /** Each step uses a random strategy. It takes over the in-flight tokens and swapped sequences of the one before. */
     @ParameterizedTest
-    @MethodSource("groupings")
-    void greedyTokensMatchTransformersWhenStrategiesChange(String family) throws IOException {
+    @MethodSource("groupingsAndChecksums")
+    void greedyTokensMatchTransformersWhenStrategiesChange(String family, boolean checksums) throws IOException {
         Budget budget = new Budget(200, 100, 200);
         SplittableRandom random = new SplittableRandom(9);
         List<Policy> policies = Stream.of(Strategy.values())
@@ -706,13 +714,14 @@ class HybridModelTest {
                 "changing strategies, seed 9",
                 (state, why) -> policies.get(random.nextInt(policies.size())).draft(state, why),
                 budget,
-                executor(family),
+                executor(family, checksums),
                 family);
     }
 
     /** Free KV blocks contain NaN. */
-    private static CudaExecutor executor(String family) {
-        CudaExecutor executor = CudaModelTest.executor(family, DataType.FLOAT16, 60, true, 3, 10_000);
+    private static CudaExecutor executor(String family, boolean checksums) {
+        CudaExecutor executor =
+                CudaModelTest.executor(family, CudaModelTest.options(DataType.FLOAT16, 60, true, 3, 10_000, checksums));
         executor.faults().poisonPools();
         return executor;
     }

@@ -142,7 +142,12 @@ class HybridSoakTest {
         CudaExecutor executor = CudaModelTest.executor(
                 "llama31",
                 CudaModelTest.options(
-                        DataType.FLOAT16, 40 + random.nextInt(40), true, 1 + random.nextInt(6), fault.watchdogMillis),
+                        DataType.FLOAT16,
+                        40 + random.nextInt(40),
+                        true,
+                        1 + random.nextInt(6),
+                        fault.watchdogMillis,
+                        random.nextBoolean()),
                 real -> {
                     UnreliableAttention unreliable = new UnreliableAttention(real);
                     unreliable.pauses = pauses;

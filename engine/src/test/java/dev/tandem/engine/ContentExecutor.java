@@ -191,10 +191,7 @@ public final class ContentExecutor implements Executor {
     @Override
     public boolean allowsAsyncScheduling() {
         StepPlan last = plans.getLast();
-        return allowsAsyncScheduling
-                && last.resume().isEmpty()
-                && last.swaps().isEmpty()
-                && chunks(last).noneMatch(chunk -> chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD);
+        return allowsAsyncScheduling && last.resume().isEmpty() && last.swaps().isEmpty();
     }
 
     private static Stream<Chunk> chunks(StepPlan plan) {
@@ -217,13 +214,16 @@ public final class ContentExecutor implements Executor {
             this.plan = plan;
         }
 
-        void sample(TokenSampler sampler, long sequence, int position, AttentionSite site) {
+        /**
+         * @param inFlight whether it is an in-flight token; the engine may sample its logits when the result is polled
+         */
+        void sample(TokenSampler sampler, long sequence, int position, AttentionSite site, boolean inFlight) {
             int token = token(sequence, position);
             sampled.add(new Sampled(sequence, new Choice(token, Optional.empty()), site));
             if (!usesSamplers) {
                 return;
             }
-            if (site == AttentionSite.CPU_FROM_HOST) { // the engine may sample its logits when the result is polled
+            if (inFlight) {
                 choices.add(() -> draw(sampler, sequence, position + 1, token));
             } else {
                 draw(sampler, sequence, position + 1, token);
@@ -258,7 +258,7 @@ public final class ContentExecutor implements Executor {
                     fail(
                             usesSamplers && !chunk.sampler().orElseThrow().awaitReady(0),
                             "sequence " + chunk.sequence() + " is sampled at " + last + " before its bitmask is ready");
-                    sample(chunk.sampler().orElseThrow(), chunk.sequence(), last, chunk.site());
+                    sample(chunk.sampler().orElseThrow(), chunk.sequence(), last, chunk.site(), false);
                 }
             });
             inFlightTokens
@@ -368,7 +368,7 @@ public final class ContentExecutor implements Executor {
             read(KvTier.HOST, layer, inFlightToken.admission.kv(), key, position, position);
             inFlightToken.layer++;
             if (inFlightToken.layer == limits.layers()) {
-                step.sample(inFlightToken.admission.sampler(), key, position, AttentionSite.CPU_FROM_HOST);
+                step.sample(inFlightToken.admission.sampler(), key, position, AttentionSite.CPU_FROM_HOST, true);
             } else {
                 enter(plan.step(), inFlightToken);
             }

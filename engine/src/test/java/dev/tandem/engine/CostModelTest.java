@@ -25,12 +25,22 @@ class CostModelTest {
         assertThat(curve.at(10)).isEqualTo(1);
         assertThat(curve.at(15)).isEqualTo(2);
         assertThat(curve.at(30)).isEqualTo(3.5);
-        assertThat(curve.at(60)).as("beyond the last point: the last slope").isEqualTo(5);
+        assertThat(curve.at(60))
+                .as("beyond the last point: the slope from 20 on")
+                .isEqualTo(5);
         assertThat(curve.covers(40)).isTrue();
         assertThat(curve.covers(41)).isFalse();
         assertThat(new Curve("c", new double[] {4}, new double[] {2}).at(8))
                 .as("one point: proportional")
                 .isEqualTo(4);
+    }
+
+    @Test
+    void aNoisyLastSegmentHardlyChangesWhatLiesFarBeyondIt() {
+        Curve noisy = new Curve("c", new double[] {10, 36, 40}, new double[] {1, 3.6, 4.4}); // the last slope is 0.2
+        assertThat(noisy.at(60)).as("as from 20 to 40: 0.12 each").isCloseTo(6.8, within(1e-9));
+        Curve narrow = new Curve("c", new double[] {30, 40}, new double[] {3, 5});
+        assertThat(narrow.at(60)).as("no point below half the last size").isCloseTo(9, within(1e-9));
     }
 
     @Test

@@ -10,6 +10,7 @@ import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.hostattention.HostAttentionWorkers.HostBlocks;
 import dev.tandem.cuda.hostattention.HostFormat;
 import dev.tandem.cuda.kernels.ModelShape;
+import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -24,7 +25,8 @@ import java.util.stream.IntStream;
  * staging has a copy of it, and the layer blocks of its tokens. The addresses are fixed, so that CUDA graphs can read
  * them.
  *
- * <p>Owned by: engine thread.
+ * <p>Owned by: engine thread. Where steps are planned ahead, the pinned memory has two halves that take turns at
+ * {@link #clear}, so that a list may be written while the upload of the one before is outstanding.
  */
 final class BlockCopyList implements AutoCloseable {
     private static final int INTS = 8;
@@ -32,10 +34,15 @@ final class BlockCopyList implements AutoCloseable {
 
     private final DeviceBuffer device;
     private final PinnedBuffer pinned;
+    /** The parts of the pinned memory that take turns. */
+    private final MemorySegment[] turns;
+
     private final String label;
     private final Parts parts;
     private final int capacity;
     private final Section[] sections;
+    private MemorySegment memory;
+    private int turn;
     /** Empty without --kv-checksums. */
     private Optional<TransferChecksums> sums = Optional.empty();
 
@@ -54,8 +61,11 @@ final class BlockCopyList implements AutoCloseable {
      */
     record Parts(int count, int sections, IntUnaryOperator section, HostBlocks host) {}
 
-    /** @param capacity max moves of each section in a step */
-    BlockCopyList(Device owner, Parts parts, int capacity, String label) {
+    /**
+     * @param capacity max moves of each section in a step
+     * @param ahead whether a step's list is written before the step before has ended
+     */
+    BlockCopyList(Device owner, Parts parts, int capacity, boolean ahead, String label) {
         this.label = label;
         this.capacity = capacity;
         this.parts = parts;
@@ -63,7 +73,10 @@ final class BlockCopyList implements AutoCloseable {
         Arrays.setAll(sections, i -> new Section(i * (1 + capacity)));
         long bytes = bytes(sections.length, capacity);
         device = owner.allocate(bytes, label);
-        pinned = owner.pinned(bytes, label);
+        turns = new MemorySegment[ahead ? 2 : 1];
+        pinned = owner.pinned(turns.length * bytes, label);
+        Arrays.setAll(turns, i -> pinned.memory().asSlice(i * bytes, bytes));
+        memory = turns[0];
     }
 
     Parts parts() {
@@ -106,6 +119,8 @@ final class BlockCopyList implements AutoCloseable {
     }
 
     void clear() {
+        turn = (turn + 1) % turns.length;
+        memory = turns[turn];
         for (Section section : sections) {
             section.count = 0;
         }
@@ -162,7 +177,7 @@ final class BlockCopyList implements AutoCloseable {
         for (Section section : sections) {
             section.complete(blocks.apply(section));
         }
-        stream.uploadRows(device, 0, pinned.memory(), bytes(1 + capacity), bytes(1 + max()), sections.length);
+        stream.uploadRows(device, 0, memory, bytes(1 + capacity), bytes(1 + max()), sections.length);
     }
 
     /** Blocks that are copied together. */
@@ -189,7 +204,7 @@ final class BlockCopyList implements AutoCloseable {
         }
 
         int tokens(int move) {
-            return pinned.memory().getAtIndex(JAVA_INT, entry(move) + 1);
+            return memory.getAtIndex(JAVA_INT, entry(move) + 1);
         }
 
         long address() {
@@ -231,7 +246,7 @@ final class BlockCopyList implements AutoCloseable {
         }
 
         private void set(int at, int value) {
-            pinned.memory().setAtIndex(JAVA_INT, at, value);
+            memory.setAtIndex(JAVA_INT, at, value);
         }
 
         /** @param step layer blocks from a copy to the next one that the copy engine copies with it */

@@ -120,8 +120,8 @@ public final class KvPools implements AutoCloseable {
         int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
         int sequences = maxSequences + 1;
         BlockCopyList.Parts ofPages = new BlockCopyList.Parts(layersPerPage, 1, any -> 0, this::hostPart);
-        this.outs = copyList(ofPages, maxSwapsOut(hostPages()), true, "swaps out");
-        this.ins = copyList(ofPages, pages() / ratio + sequences * layout.groups(), false, "swaps in");
+        this.outs = copyList(ofPages, maxSwapsOut(hostPages()), true, false, "swaps out");
+        this.ins = copyList(ofPages, pages() / ratio + sequences * layout.groups(), false, false, "swaps in");
         this.prefillOffload = new PrefillOffload(device, kernels, this, shape, offloadedBlocks, maxSequences);
         this.swapping = device.stream("swaps");
         this.planned = device.event();
@@ -164,14 +164,22 @@ public final class KvPools implements AutoCloseable {
         return outs.bytes() + ins.bytes() + prefillOffload.listBytes();
     }
 
-    /** @param max moves in a step, of each group */
+    /**
+     * A list of steps that are planned ahead.
+     *
+     * @param max moves in a step, of each group
+     */
     BlockCopyList listOfLayers(int max, boolean toHost, String label) {
         return copyList(
-                new BlockCopyList.Parts(layers, layout.groups(), layout::groupOf, this::hostBlock), max, toHost, label);
+                new BlockCopyList.Parts(layers, layout.groups(), layout::groupOf, this::hostBlock),
+                max,
+                toHost,
+                true,
+                label);
     }
 
-    private BlockCopyList copyList(BlockCopyList.Parts parts, int max, boolean toHost, String label) {
-        BlockCopyList list = new BlockCopyList(device, parts, max, label);
+    private BlockCopyList copyList(BlockCopyList.Parts parts, int max, boolean toHost, boolean ahead, String label) {
+        BlockCopyList list = new BlockCopyList(device, parts, max, ahead, label);
         if (checksums) {
             list.check(new TransferChecksums(device, kernels, shape, parts.count(), max, toHost, label));
         }
@@ -265,7 +273,8 @@ public final class KvPools implements AutoCloseable {
     }
 
     /**
-     * Starts a step's lists of moves; the moves of the step before have run.
+     * Starts a step's lists of moves. Swaps of the step before have run; its prefill offload may still run, where
+     * {@link #offloadsAhead}.
      *
      * @param staging pages of the pool that the step may use for prefills that it offloads
      */
@@ -293,6 +302,15 @@ public final class KvPools implements AutoCloseable {
             numbers[i] = pages[i] * layersPerPage;
         }
         return numbers;
+    }
+
+    /**
+     * Whether a step may be enqueued while one that offloads prefills runs, or such a step while another runs. Copies
+     * follow the order of the GPU's steps. Checksums do not: host blocks are summed before and after a step, when no
+     * other may write them.
+     */
+    public boolean offloadsAhead() {
+        return !checksums;
     }
 
     /** Places an offloaded prefill in the staging; returns the numbers for its block table in each group. */

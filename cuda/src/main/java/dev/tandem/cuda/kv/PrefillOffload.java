@@ -33,6 +33,9 @@ import java.util.List;
  * <p>A prompt is staged from the first block on that some group of layers holds. A group whose window begins later
  * moves its own host blocks only.
  *
+ * <p>A step may be enqueued while another step's prefills leave. Its kernels and copies come after that step's end, for
+ * which the stream has waited ({@link #end}).
+ *
  * <p>Owned by: engine thread.
  */
 public final class PrefillOffload implements AutoCloseable {

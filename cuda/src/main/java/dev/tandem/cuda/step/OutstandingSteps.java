@@ -25,9 +25,9 @@ import java.util.Set;
  * The steps that have been submitted and not polled. Each is launched when it is submitted, and fails at its deadline.
  *
  * <p>Async scheduling: while a short step runs whose logits the host does not need, the next may be submitted. Its
- * placeholder tokens are on the GPU. When the next step moves KV or is long, {@link #submit} waits for the first. A
- * step whose draws depend on the tokens of the first is sampled by {@link #sample}: the GPU computes its layers while
- * the host reads these tokens.
+ * placeholder tokens are on the GPU. When the next step swaps or is long, {@link #submit} waits for the first. A step
+ * whose draws depend on the tokens of the first is sampled by {@link #sample}: the GPU computes its layers while the
+ * host reads these tokens.
  *
  * <p>Owned by: engine thread, except {@link #trouble}.
  */
@@ -128,7 +128,7 @@ public final class OutstandingSteps {
             StepLauncher.LaunchKind kind = launcher.kindOf(plan, batches);
             boolean isShort = launcher.isShort(plan, batches);
             if (!outstanding.isEmpty() && !(allowsNext && isShort)) {
-                finished.add(complete(outstanding.poll())); // this step may overwrite its list of moves or its logits
+                finished.add(complete(outstanding.poll())); // this step may overwrite its list of swaps or its logits
             }
             if (outstanding.isEmpty()) {
                 underWay = Optional.of(new InFlightStep(plan.step(), time.nanos(), limitNanos));

@@ -237,16 +237,17 @@ public final class StepLauncher {
 
     /**
      * Whether the next step may be launched while a step of these chunks runs, or such a step while the one before
-     * runs: it has few rows, moves no KV and resumes nothing. Attention on the CPU is no hindrance. It follows the
-     * order of the GPU's steps, because a task is pushed by a kernel of its step. But a sequence may not be in flight
-     * while it has a same-layer token: a result could not say which of the two is lost.
+     * runs: it has few rows, swaps nothing and resumes nothing. Prefill offload is no hindrance: its copies follow the
+     * order of the GPU's steps. Nor is attention on the CPU, because a task is pushed by a kernel of its step. But a
+     * sequence may not be in flight while it has a same-layer token: a result could not say which of the two is lost.
      */
     boolean isShort(StepPlan plan, List<List<Chunk>> batches) {
         int rows = 0;
         for (List<Chunk> chunks : batches) {
             for (Chunk chunk : chunks) {
                 rows += chunk.rows();
-                if (chunk.scores(0) || chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD) {
+                boolean offloads = chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD;
+                if (chunk.scores(0) || offloads && !pools.offloadsAhead()) {
                     return false;
                 }
             }

@@ -5,8 +5,9 @@ import java.util.Arrays;
 /**
  * Seconds as a function of size, through measured points.
  *
- * <p>Between points it interpolates. Beyond the last point it continues the last segment. Below the first point it
- * returns the first point's time. Size 0 takes no time.
+ * <p>Between points it interpolates. Beyond the last point it goes on with the mean slope from half of the last size
+ * on: a segment alone may be noise, which counts many times far beyond it. Below the first point it returns the first
+ * point's time. Size 0 takes no time.
  */
 public final class Curve {
     /**
@@ -19,6 +20,8 @@ public final class Curve {
     private final int[] starts;
     /** Infinite for a single point, which needs no search. */
     private final double startsPerSize;
+    /** Seconds per size beyond the last point; a single point's times grow in proportion. */
+    private final double slopeBeyond;
 
     /**
      * Creates a curve through the points.
@@ -47,6 +50,9 @@ public final class Curve {
         this.seconds = withoutFalls(seconds);
         this.starts = starts(this.sizes);
         this.startsPerSize = STARTS / (sizes[sizes.length - 1] - sizes[0]);
+        int last = sizes.length - 1;
+        double from = last == 0 ? 0 : Math.max(sizes[0], sizes[last] / 2);
+        this.slopeBeyond = (this.seconds[last] - at(from)) / (sizes[last] - from);
     }
 
     /** Raises each value to the max of the values before it: more work never takes less time, so a fall is noise. */
@@ -63,11 +69,14 @@ public final class Curve {
         if (size <= 0) {
             return 0;
         }
-        int last = sizes.length - 1;
-        if (size <= sizes[0] || last == 0) {
-            return size <= sizes[0] ? seconds[0] : seconds[0] * size / sizes[0];
+        if (size <= sizes[0]) {
+            return seconds[0];
         }
-        int right = Math.min(last, firstNotBelow(size));
+        int last = sizes.length - 1;
+        if (size > sizes[last]) {
+            return seconds[last] + slopeBeyond * (size - sizes[last]);
+        }
+        int right = firstNotBelow(size);
         int left = right - 1;
         double slope = (seconds[right] - seconds[left]) / (sizes[right] - sizes[left]);
         return seconds[left] + slope * (size - sizes[left]);

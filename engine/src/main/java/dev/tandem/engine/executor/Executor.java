@@ -56,10 +56,11 @@ public interface Executor extends AutoCloseable {
      * Whether the next plan may be made and submitted before the result of the last submitted one is known.
      *
      * <p>True requires of the last submitted plan: its sampled tokens stay on the device, where
-     * {@link dev.tandem.engine.step.Chunk#PLACEHOLDER} refers to them; it moves no KV; and it is short, because a new
-     * request waits for one step more. It may have host tokens, if the CPU attends in the order of the steps. In-flight
-     * tokens may continue. The next plan may then resume one that the last samples; the executor leaves it out. Where
-     * draws of the next plan depend on the sampled tokens, it is submitted by {@link #submitLayers}.
+     * {@link dev.tandem.engine.step.Chunk#PLACEHOLDER} refers to them; it swaps nothing; and it is short, because a new
+     * request waits for one step more. It may offload prefills, if their copies follow the order of the steps, and have
+     * host tokens, if the CPU attends in that order. In-flight tokens may continue. The next plan may then resume one
+     * that the last samples; the executor leaves it out. Where draws of the next plan depend on the sampled tokens, it
+     * is submitted by {@link #submitLayers}.
      */
     default boolean allowsAsyncScheduling() {
         return false;
