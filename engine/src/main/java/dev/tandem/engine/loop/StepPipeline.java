@@ -33,7 +33,7 @@ import org.jspecify.annotations.Nullable;
  * <tr><th></th><th>synchronous step</th><th>asynchronous step</th></tr>
  * <tr><th>next step is planned</th><td>after its result</td><td>after its submit</td></tr>
  * <tr><th>steps outstanding with it</th><td>none after it</td><td>one after it</td></tr>
- * <tr><th>KV that it moves</th><td>between both tiers</td><td>that of prompts to the host, as it is computed</td></tr>
+ * <tr><th>KV that it moves</th><td>between both tiers</td><td>that of prompts, to the host</td></tr>
  * <tr><th>its tokens count as computed</th><td>from its result on</td><td>from its submit on</td></tr>
  * <tr><th>blocks behind the windows of its tokens</th><td>are free from its result on</td>
  *     <td>are free from its submit on: a later step writes them after this one has run</td></tr>
