@@ -370,6 +370,18 @@ final class StepPipeline {
     }
 
     /**
+     * Whether a lost sequence's token is in flight. A worker may be lost before the result of the step whose prompt the
+     * sequence is, while the next step has its token in flight: the executor gives that token up, and no later result
+     * names it. A step in which the CPU attends for the sequence itself is not followed by one that admits it.
+     */
+    private boolean losesInFlight(StepPlan plan, StepResult.Lost lost) {
+        return switch (lost.cause()) {
+            case SAMPLING -> wasInFlight(plan, lost.sequence());
+            case HOST_ATTENTION -> state.isInFlight(lost.sequence()) && !attendsOnHost(plan, lost.sequence());
+        };
+    }
+
+    /**
      * Takes back the blocks of a sequence that the step has lost.
      *
      * @return the sequence, whose request is to be failed; empty when it has ended before
@@ -379,7 +391,7 @@ final class StepPipeline {
         if (sequence != null && lost.cause() == StepResult.Cause.SAMPLING) {
             committer.purge(sequence);
         }
-        if (wasInFlight(plan, lost.sequence())) {
+        if (losesInFlight(plan, lost)) {
             committer.lose(lost.sequence(), lost.stillInUse());
             if (sequence != null) {
                 sequence.state(new RequestState.Finished(FinishReason.ABORT)); // it has no blocks left to free

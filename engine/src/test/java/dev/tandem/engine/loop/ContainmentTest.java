@@ -243,6 +243,40 @@ class ContainmentTest {
                 config, queue, PolicyScheduler.of((state, why) -> onHost(state)), executor, clock, EngineListener.NONE);
     }
 
+    /** Its prompt's step is planned ahead of the one that admits it, and the result of the first names the loss. */
+    @Test
+    void aSequenceLostAsItEntersFlightBeforeItsFirstTokenIsKnownLeavesNothing() {
+        EngineLoop loop = new EngineLoop(
+                config,
+                queue,
+                PolicyScheduler.of((state, why) -> intoFlight(state)),
+                executor,
+                clock,
+                EngineListener.NONE);
+        executor.allowsAsyncScheduling = true;
+        executor.loseWorker(0);
+        queue.offer(List.of(plain("a", 9)));
+        for (int step = 0; step < 20 && !loop.isIdle(); step++) {
+            loop.step();
+        }
+        assertThat(executor.submitted.stream()
+                        .mapToInt(plan -> plan.admissions().size())
+                        .sum())
+                .isEqualTo(1);
+        assertThat(loop.isIdle()).isTrue();
+        assertThat(loop.stats().host().used()).isZero();
+        assertFailed("a", "the worker is gone");
+    }
+
+    private StepDraft intoFlight(SchedulerState state) {
+        StepDraft draft = new StepDraft(state, budget);
+        List.copyOf(state.host()).forEach(draft::admit);
+        for (Sequence sequence : state.waiting().view()) {
+            draft.start(sequence, sequence.length(), AttentionSite.GPU_PREFILL_OFFLOAD);
+        }
+        return draft;
+    }
+
     /** A worker that stalls on the step's attention may write later, so the blocks must not be free by then. */
     @Test
     void blocksThatTheCpuAttendsToAreHeldUntilTheResult() {

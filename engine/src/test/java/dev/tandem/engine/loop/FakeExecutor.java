@@ -46,6 +46,12 @@ final class FakeExecutor implements Executor {
                 sequence, new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, "its logits are NaN", stillInUse));
     }
 
+    /** From now on the worker that attends for the sequence is gone. */
+    void loseWorker(long sequence) {
+        losing.put(
+                sequence, new StepResult.Lost(sequence, StepResult.Cause.HOST_ATTENTION, "the worker is gone", false));
+    }
+
     @Override
     public ExecutorLimits limits() {
         return ExecutorLimits.builder()
