@@ -16,6 +16,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /** Attention workers die while they hold host tokens. Requests of these tokens fail with the reason; others finish. */
@@ -24,15 +25,21 @@ import org.junit.jupiter.params.provider.MethodSource;
 class HybridFaultTest {
     private static final Budget BUDGET = new Budget(256, 64, 64);
 
-    static Stream<Policy> policies() {
-        return Stream.of(
-                new HostOnly(BUDGET), Strategy.SIMPLE_OFFLOAD.policy(Strategy.Options.of(BUDGET), TestProfile.model()));
+    /** Without checksums, steps are planned ahead of those that offload prefills. */
+    static Stream<Arguments> policiesAndChecksums() {
+        return Stream.of(true, false)
+                .flatMap(checksums -> Stream.of(
+                                new HostOnly(BUDGET),
+                                new HostOnly(BUDGET, true),
+                                Strategy.SIMPLE_OFFLOAD.policy(Strategy.Options.of(BUDGET), TestProfile.model()))
+                        .map(policy -> Arguments.of(policy, checksums)));
     }
 
     @ParameterizedTest
-    @MethodSource("policies")
-    void deadWorkersFailOnlyTheRequestsOfHostTokens(Policy hybrid) {
-        CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 200, true, 2, 200);
+    @MethodSource("policiesAndChecksums")
+    void deadWorkersFailOnlyTheRequestsOfHostTokens(Policy hybrid, boolean checksums) {
+        CudaExecutor executor = CudaModelTest.executor(
+                "llama31", CudaModelTest.options(DataType.BFLOAT16, 200, true, 2, 200, checksums));
         UntilHostLost policy = new UntilHostLost(hybrid, new GpuOnly(BUDGET, Preemption.SWAP));
         try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy), BUDGET)) {
             engine.failuresExpected = true;
