@@ -46,14 +46,6 @@ public final class AsyncOverlap implements Policy {
     private static final double OVERDUE_AFTER = 2;
 
     /**
-     * Max expected time per token, in targets, for which tokens begin to be in flight while prompts make steps longer.
-     * With 1, four of 64 simulated whole runs are 0.5 to 1.6 % slower, all on an H200 (docs/results/constants.jsonl).
-     * Where decodes alone take longer, the end of the prompts would change nothing, and the whole target is allowed:
-     * with 0.8 a full host stood still on an H100 (ADR 71).
-     */
-    private static final double MAX_ENTRY_PACE = 0.8;
-
-    /**
      * Max expected time per token, in targets, with which a sequence joins the host. The wait of a token in flight is
      * that of its steps, which varies less than a wait within a step. With {@link TierRules#MAX_PACE}, three of five
      * whole runs of 300 requests on an H100 are below 0.99 of GPU-only, because the host fills too slowly (ADR 110).
@@ -187,17 +179,10 @@ public final class AsyncOverlap implements Policy {
     /**
      * Whether host sequences would get their tokens within the default target. A token passes one layer per step, so
      * however few they are, each waits for as many steps as there are layers. Tokens begin to be in flight by the
-     * newest steps ({@link #MAX_ENTRY_PACE}), and go on by the mean of many.
+     * newest steps (ADR 128), and go on by the mean of many.
      */
     public boolean keepsTarget(SchedulerState state) {
-        if (meanInFlightStep > 0) {
-            return pace(meanInFlightStep) <= MAX_PACE_IN_FLIGHT;
-        }
-        double pace = pace(meanStep(state));
-        if (pace <= MAX_ENTRY_PACE || pace > 1) {
-            return pace <= 1;
-        }
-        return !state.inFlight().isEmpty() || pace(decodeStep(state)) > MAX_ENTRY_PACE;
+        return meanInFlightStep > 0 ? pace(meanInFlightStep) <= MAX_PACE_IN_FLIGHT : pace(meanStep(state)) <= 1;
     }
 
     /** Time per token of steps that take {@code seconds}, in default targets; 0 without a target. */
