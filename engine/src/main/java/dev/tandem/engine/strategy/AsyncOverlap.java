@@ -107,7 +107,11 @@ public final class AsyncOverlap implements Policy {
 
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
-        StepDraft draft = gpuSide(state);
+        StepDraft draft = gpuSide(
+                state,
+                state.inFlight().isEmpty()
+                        ? state.host().size()
+                        : state.inFlight().size());
         admit(draft);
         int inFlight = state.inFlight().size() + draft.admissions().size();
         draft.shape(inFlight > 0 ? Shape.ASYNC : Shape.GPU_ONLY);
@@ -135,7 +139,7 @@ public final class AsyncOverlap implements Policy {
      * must not be committed.
      */
     public StepDraft draftAsIfInFlight(SchedulerState state) {
-        StepDraft draft = gpuSide(state);
+        StepDraft draft = gpuSide(state, state.inFlight().size() + state.host().size());
         admit(draft, true);
         draft.shape(Shape.ASYNC);
         return draft;
@@ -146,7 +150,7 @@ public final class AsyncOverlap implements Policy {
         why.because(
                 "apex: %d in-flight tokens return before the strategy changes, so none is admitted",
                 state.inFlight().size());
-        StepDraft draft = gpuSide(state);
+        StepDraft draft = gpuSide(state, state.inFlight().size());
         goOn(draft);
         return draft;
     }
@@ -219,7 +223,8 @@ public final class AsyncOverlap implements Policy {
         }
     }
 
-    private StepDraft gpuSide(SchedulerState state) {
+    /** @param inFlight tokens for which prompts leave slots */
+    private StepDraft gpuSide(SchedulerState state, int inFlight) {
         StepDraft draft = new StepDraft(state, budget, deviations.has(Deviation.ROOM_TO_GROW));
         GpuTier.Kept kept = GpuTier.decodes(draft, draft::fitsHost);
         int hostTokens = state.host().size() + state.inFlight().size();
@@ -248,7 +253,7 @@ public final class AsyncOverlap implements Policy {
         long offloadable = Prefills.piggybacks(draft, piggybackedTokens)
                 ? 0
                 : offloadablePrefillTokens(draft, hostTokens, hostContext);
-        int maxRows = prefills.maxRows(draft, kept.unfinished(), slots(state), offloadable);
+        int maxRows = prefills.maxRows(draft, kept.unfinished(), slots(inFlight), offloadable);
         prefills.resume(draft, kept.unfinished(), maxRows);
         prefills.start(draft, draft.gpuSequences() + hostTokens, 0, maxRows);
         return draft;
@@ -268,11 +273,9 @@ public final class AsyncOverlap implements Policy {
         draft.cohort();
     }
 
-    /** Slots per layer for the tokens that are in flight now. */
-    int slots(SchedulerState state) {
-        return cohort || state.inFlight().isEmpty()
-                ? 0
-                : bucket(slotsFor(state.inFlight().size()));
+    /** Slots per layer for so many tokens in flight. */
+    int slots(int inFlight) {
+        return cohort || inFlight == 0 ? 0 : bucket(slotsFor(inFlight));
     }
 
     /**

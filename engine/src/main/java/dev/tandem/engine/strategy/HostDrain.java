@@ -47,7 +47,8 @@ public record HostDrain(GpuOnly gpuOnly, AsyncOverlap overlap, Optional<Pipeline
             }
         }
         Prefills prefills = new Prefills(true, true, sequence -> false, gpuOnly.piggybackedTokens());
-        int maxRows = prefills.maxRows(draft, kept.unfinished(), overlap.slots(state), 0);
+        int maxRows = prefills.maxRows(
+                draft, kept.unfinished(), overlap.slots(state.inFlight().size()), 0);
         prefills.resume(draft, kept.unfinished(), maxRows);
         if (!kept.evicted()) {
             int hostSequences = state.host().size() + state.inFlight().size();

@@ -10,6 +10,7 @@ import dev.tandem.engine.schedule.Load;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /**
@@ -132,6 +133,31 @@ class AsyncOverlapTest {
     void promptsForTheHostArePiggybackedWhereAllCanBe() {
         assertThat(rows(100)).as("one prompt token per output token").isEqualTo(64 - 8);
         assertThat(rows(10)).as("ten prompt tokens per output token").isGreaterThan(64);
+    }
+
+    /** Rows beyond those that are piggybacked would make the step longer than one of gpu-only. */
+    @Test
+    void promptsLeaveSlotsToTokensThatAreAboutToBeInFlight() {
+        Budget budget = new Budget(4000, 100, 4000);
+        Scene scene = new Scene(26, 2000, budget).limit(200);
+        for (int i = 0; i < 8; i++) {
+            scene.gpu(8);
+        }
+        scene.host(8);
+        scene.host(8);
+        for (int i = 0; i < 40; i++) {
+            scene.waiting(100);
+        }
+        StepPredictor predictor = new StepPredictor(TestProfile.withCpu(1000), true, 0);
+        InFlightLimits limits = new InFlightLimits(64, 64, true);
+        Deviations deviations = Deviations.of(Fidelity.TANDEM);
+        AsyncOverlap overlap = new AsyncOverlap(budget, predictor, TierRules.neutral(), deviations, limits, 64);
+        for (StepDraft draft :
+                List.of(overlap.draft(scene.state, new Decision()), overlap.draftAsIfInFlight(scene.state))) {
+            assertThat(draft.admissions()).hasSize(2);
+            assertThat(draft.slots()).isEqualTo(8);
+            assertThat(draft.load(0).rows()).isEqualTo(64 - 8);
+        }
     }
 
     /** Steps of 20 s and more; the CPU attends for 0.1 s per token of context. */
