@@ -58,7 +58,8 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
      * Max rows that a step should have. While requests wait for KV, or soon will ({@link #NEARLY_FULL}), only
      * throughput counts, and prompt tokens are cheapest piggybacked on decode steps. A step then has few enough prompt
      * tokens that GEMMs take hardly longer, and enough that prompts with room are computed soon ({@link #MAX_SPREAD},
-     * {@link #SPREAD_FRACTION}). Otherwise prompts are computed at once.
+     * {@link #SPREAD_FRACTION}). Otherwise, and while more prompts have room than sequences decode (ADR 130), prompts
+     * are computed at once.
      *
      * @param unfinished prompts that have begun
      */
@@ -93,6 +94,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         int blocks = draft.freeGpu() - draft.nextBlocks(draft.gpuSequences());
         int freeSequences = draft.budget().maxSequences() - draft.gpuSequences();
         boolean requestWaits = false;
+        int starts = unfinished.size();
         for (Sequence sequence : draft.state().waiting().view()) {
             blocks -= draft.missingOnGpu(sequence);
             if (blocks < 0 || --freeSequences < 0 || !draft.roomToGrow(KvTier.GPU, sequence)) {
@@ -100,6 +102,10 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
                 break;
             }
             tokens += sequence.length() - draft.hit(sequence);
+            starts++;
+        }
+        if (withoutHost && starts > draft.load(0).gpuRows()) {
+            return max;
         }
         if (!requestWaits
                 && blocks >= NEARLY_FULL * draft.state().kv().pool(KvTier.GPU).size()) {

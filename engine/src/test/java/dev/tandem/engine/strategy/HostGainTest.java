@@ -146,9 +146,19 @@ class HostGainTest {
     @Test
     void promptsOfAQueueThatEndsStartAsInGpuOnlyWhileTheHostIsEmpty() {
         Pipeline pipeline = pipeline(new Budget(2000, 40, 2000), TestProfile.withCpu(0.01), PIGGYBACKED);
-        StepDraft draft = pipeline.withoutHostTokens(queueThatEnds(pipeline, 316, 0).state);
+        StepDraft draft = pipeline.withoutHostTokens(queueThatEnds(pipeline, 200, 0).state);
         assertThat(draft.note()).contains("no prompt starts on the host");
         assertThat(draft.totalRows()).isEqualTo(PIGGYBACKED);
+    }
+
+    /** So few decodes save little where prompts are piggybacked on them. */
+    @Test
+    void whileMorePromptsHaveRoomThanSequencesDecodePromptsAreComputedAtOnce() {
+        Pipeline pipeline = pipeline(new Budget(2000, 40, 2000), TestProfile.withCpu(0.01), PIGGYBACKED);
+        StepDraft draft = pipeline.withoutHostTokens(queueThatEnds(pipeline, 316, 0).state);
+        assertThat(draft.note()).contains("no prompt starts on the host");
+        assertThat(draft.load(0).gpuRows()).isEqualTo(8);
+        assertThat(draft.totalRows()).as("with eleven prompts").isEqualTo(8 + 11 * 100);
     }
 
     @Test
