@@ -107,11 +107,7 @@ public final class AsyncOverlap implements Policy {
 
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
-        StepDraft draft = gpuSide(
-                state,
-                state.inFlight().isEmpty()
-                        ? state.host().size()
-                        : state.inFlight().size());
+        StepDraft draft = gpuSide(state, false);
         admit(draft);
         int inFlight = state.inFlight().size() + draft.admissions().size();
         draft.shape(inFlight > 0 ? Shape.ASYNC : Shape.GPU_ONLY);
@@ -139,7 +135,7 @@ public final class AsyncOverlap implements Policy {
      * must not be committed.
      */
     public StepDraft draftAsIfInFlight(SchedulerState state) {
-        StepDraft draft = gpuSide(state, state.inFlight().size() + state.host().size());
+        StepDraft draft = gpuSide(state, true);
         admit(draft, true);
         draft.shape(Shape.ASYNC);
         return draft;
@@ -150,7 +146,7 @@ public final class AsyncOverlap implements Policy {
         why.because(
                 "apex: %d in-flight tokens return before the strategy changes, so none is admitted",
                 state.inFlight().size());
-        StepDraft draft = gpuSide(state, state.inFlight().size());
+        StepDraft draft = gpuSide(state, false);
         goOn(draft);
         return draft;
     }
@@ -223,8 +219,8 @@ public final class AsyncOverlap implements Policy {
         }
     }
 
-    /** @param inFlight tokens for which prompts leave slots */
-    private StepDraft gpuSide(SchedulerState state, int inFlight) {
+    /** @param all whether prompts leave slots to all host tokens, also where some are in flight */
+    private StepDraft gpuSide(SchedulerState state, boolean all) {
         StepDraft draft = new StepDraft(state, budget, deviations.has(Deviation.ROOM_TO_GROW));
         GpuTier.Kept kept = GpuTier.decodes(draft, draft::fitsHost);
         int hostTokens = state.host().size() + state.inFlight().size();
@@ -253,7 +249,10 @@ public final class AsyncOverlap implements Policy {
         long offloadable = Prefills.piggybacks(draft, piggybackedTokens)
                 ? 0
                 : offloadablePrefillTokens(draft, hostTokens, hostContext);
-        int maxRows = prefills.maxRows(draft, kept.unfinished(), slots(inFlight), offloadable);
+        int inFlight = state.inFlight().size();
+        int entering = all || inFlight == 0 ? HostTier.withKv(draft).size() : 0;
+        int slots = slots(Math.min(limits.max(), inFlight + entering));
+        int maxRows = prefills.maxRows(draft, kept.unfinished(), slots, offloadable);
         prefills.resume(draft, kept.unfinished(), maxRows);
         prefills.start(draft, draft.gpuSequences() + hostTokens, 0, maxRows);
         return draft;
@@ -273,7 +272,7 @@ public final class AsyncOverlap implements Policy {
         draft.cohort();
     }
 
-    /** Slots per layer for so many tokens in flight. */
+    /** Slots per layer for so many tokens in flight; 0 for a cohort, which has them at its own layer alone. */
     int slots(int inFlight) {
         return cohort || inFlight == 0 ? 0 : bucket(slotsFor(inFlight));
     }

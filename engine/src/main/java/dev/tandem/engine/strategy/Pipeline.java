@@ -200,7 +200,9 @@ public record Pipeline(
         }
         maxBatchTokens = Math.min(maxBatchTokens, most);
         int forPrompts = chunked ? rowsForPrompts(state, hostTokens, maxBatchTokens, most) : maxBatchTokens;
-        int maxRows = Math.min(forPrompts, prefills.maxRows(draft, kept.unfinished()));
+        int maxRows = Prefills.outnumberDecodes(draft)
+                ? forPrompts
+                : Math.min(forPrompts, prefills.maxRows(draft, kept.unfinished()));
         prefills.resume(draft, kept.unfinished(), maxRows);
         if (!hostPrompts.start()
                 && draft.ins().size() < state.host().size() + state.inFlight().size()) {

@@ -2,6 +2,7 @@ package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
 import java.util.ArrayList;
@@ -58,8 +59,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
      * Max rows that a step should have. While requests wait for KV, or soon will ({@link #NEARLY_FULL}), only
      * throughput counts, and prompt tokens are cheapest piggybacked on decode steps. A step then has few enough prompt
      * tokens that GEMMs take hardly longer, and enough that prompts with room are computed soon ({@link #MAX_SPREAD},
-     * {@link #SPREAD_FRACTION}). Otherwise, and while more prompts have room than sequences decode (ADR 130), prompts
-     * are computed at once.
+     * {@link #SPREAD_FRACTION}). Otherwise prompts are computed at once.
      *
      * @param unfinished prompts that have begun
      */
@@ -91,24 +91,11 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         for (Sequence sequence : unfinished) {
             tokens += sequence.remaining();
         }
-        int blocks = draft.freeGpu() - draft.nextBlocks(draft.gpuSequences());
-        int freeSequences = draft.budget().maxSequences() - draft.gpuSequences();
-        boolean requestWaits = false;
-        int starts = unfinished.size();
-        for (Sequence sequence : draft.state().waiting().view()) {
-            blocks -= draft.missingOnGpu(sequence);
-            if (blocks < 0 || --freeSequences < 0 || !draft.roomToGrow(KvTier.GPU, sequence)) {
-                requestWaits = true;
-                break;
-            }
-            tokens += sequence.length() - draft.hit(sequence);
-            starts++;
-        }
-        if (withoutHost && starts > draft.load(0).gpuRows()) {
-            return max;
-        }
-        if (!requestWaits
-                && blocks >= NEARLY_FULL * draft.state().kv().pool(KvTier.GPU).size()) {
+        Room room = room(draft);
+        tokens += room.tokens();
+        if (!room.requestWaits()
+                && room.blocks()
+                        >= NEARLY_FULL * draft.state().kv().pool(KvTier.GPU).size()) {
             return max;
         }
         double spread = withoutHost
@@ -116,6 +103,42 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
                 : MAX_SPREAD;
         int wanted = roundUpRows((int) Math.min(maxBatchTokens, decodes + tokens / spread));
         return Math.min(max, Math.max(piggybackedTokens, wanted) - slots);
+    }
+
+    /**
+     * The waiting prompts for which the GPU has free blocks.
+     *
+     * @param prompts how many they are
+     * @param tokens of these that must be computed
+     * @param blocks that stay free beside them; negative if the next one has too few
+     * @param requestWaits whether a later request waits for KV
+     */
+    private record Room(int prompts, long tokens, int blocks, boolean requestWaits) {}
+
+    private static Room room(StepDraft draft) {
+        int blocks = draft.freeGpu() - draft.nextBlocks(draft.gpuSequences());
+        int freeSequences = draft.budget().maxSequences() - draft.gpuSequences();
+        int prompts = 0;
+        long tokens = 0;
+        for (Sequence sequence : draft.state().waiting().view()) {
+            blocks -= draft.missingOnGpu(sequence);
+            if (blocks < 0 || --freeSequences < 0 || !draft.roomToGrow(KvTier.GPU, sequence)) {
+                return new Room(prompts, tokens, blocks, true);
+            }
+            prompts++;
+            tokens += sequence.length() - draft.hit(sequence);
+        }
+        return new Room(prompts, tokens, blocks, false);
+    }
+
+    /**
+     * Whether more prompts have room on the GPU than sequences decode there, and the host is empty. Prompts save little
+     * where they are piggybacked on so few decodes (ADR 130).
+     */
+    static boolean outnumberDecodes(StepDraft draft) {
+        SchedulerState state = draft.state();
+        boolean hostEmpty = state.host().isEmpty() && state.inFlight().isEmpty();
+        return hostEmpty && room(draft).prompts() > draft.load(0).gpuRows();
     }
 
     /** Whether prompt tokens cost little in a step with so many decodes. */
