@@ -250,7 +250,7 @@ public final class AsyncOverlap implements Policy {
                 ? 0
                 : offloadablePrefillTokens(draft, hostTokens, hostContext);
         int inFlight = state.inFlight().size();
-        int entering = all || inFlight == 0 ? HostTier.withKv(draft).size() : 0;
+        int entering = all || inFlight == 0 ? HostTier.candidates(draft).size() : 0;
         int slots = slots(Math.min(limits.max(), inFlight + entering));
         int maxRows = prefills.maxRows(draft, kept.unfinished(), slots, offloadable);
         prefills.resume(draft, kept.unfinished(), maxRows);

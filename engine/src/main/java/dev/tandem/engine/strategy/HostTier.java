@@ -38,7 +38,14 @@ final class HostTier {
      * draft swaps out. While the pool cannot hold the new tokens, the last sequence is dropped; it is computed again.
      */
     static List<Sequence> decodable(StepDraft draft) {
-        List<Sequence> queue = withKv(draft);
+        List<Sequence> queue =
+                new ArrayList<>(draft.state().host().size() + draft.outs().size());
+        for (Sequence sequence : draft.state().host()) {
+            if (sequence.remaining() == 1
+                    && (draft.ins().isEmpty() || !draft.ins().contains(sequence))) {
+                queue.add(sequence);
+            }
+        }
         int needed = 0;
         for (Sequence sequence : queue) {
             needed += draft.missing(sequence);
@@ -54,19 +61,6 @@ final class HostTier {
         }
         queue.addAll(draft.outs());
         return queue;
-    }
-
-    /** Host sequences that stay there in this step and need nothing but decodes, in their order. */
-    static List<Sequence> withKv(StepDraft draft) {
-        List<Sequence> sequences =
-                new ArrayList<>(draft.state().host().size() + draft.outs().size());
-        for (Sequence sequence : draft.state().host()) {
-            if (sequence.remaining() == 1
-                    && (draft.ins().isEmpty() || !draft.ins().contains(sequence))) {
-                sequences.add(sequence);
-            }
-        }
-        return sequences;
     }
 
     /** Host sequences that can decode in this step, and those that this draft swaps out, without any change to it. */

@@ -189,7 +189,7 @@ public record Pipeline(
                 chunked,
                 true,
                 sequence -> hostPrompts.start() && rules.mayLiveOnHost(draft, sequence, this::secondsPerToken),
-                hostPrompts.piggybacked() ? piggybackedTokens : 0);
+                hostPrompts.piggybacked() && !Prefills.outnumberDecodes(draft) ? piggybackedTokens : 0);
         int most = budget.maxBatchTokens();
         if (hostPrompts == HostPrompts.IN_BALANCE) {
             double tokens = draft.load(0).gpuRows() + hostTokens;
@@ -200,9 +200,7 @@ public record Pipeline(
         }
         maxBatchTokens = Math.min(maxBatchTokens, most);
         int forPrompts = chunked ? rowsForPrompts(state, hostTokens, maxBatchTokens, most) : maxBatchTokens;
-        int maxRows = Prefills.outnumberDecodes(draft)
-                ? forPrompts
-                : Math.min(forPrompts, prefills.maxRows(draft, kept.unfinished()));
+        int maxRows = Math.min(forPrompts, prefills.maxRows(draft, kept.unfinished()));
         prefills.resume(draft, kept.unfinished(), maxRows);
         if (!hostPrompts.start()
                 && draft.ins().size() < state.host().size() + state.inFlight().size()) {
