@@ -189,7 +189,7 @@ public record Pipeline(
                 chunked,
                 true,
                 sequence -> hostPrompts.start() && rules.mayLiveOnHost(draft, sequence, this::secondsPerToken),
-                hostPrompts.piggybacked() && !Prefills.outnumberDecodes(draft) ? piggybackedTokens : 0);
+                hostPrompts.piggybacked() && !Prefills.promptsOutnumberDecodes(draft) ? piggybackedTokens : 0);
         int most = budget.maxBatchTokens();
         if (hostPrompts == HostPrompts.IN_BALANCE) {
             double tokens = draft.load(0).gpuRows() + hostTokens;

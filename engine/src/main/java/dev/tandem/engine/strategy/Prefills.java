@@ -135,7 +135,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
      * Whether more prompts have room on the GPU than sequences decode there, and the host is empty. Prompts save little
      * where they are piggybacked on so few decodes (ADR 130).
      */
-    static boolean outnumberDecodes(StepDraft draft) {
+    static boolean promptsOutnumberDecodes(StepDraft draft) {
         SchedulerState state = draft.state();
         boolean hostEmpty = state.host().isEmpty() && state.inFlight().isEmpty();
         return hostEmpty && room(draft).prompts() > draft.load(0).gpuRows();
