@@ -52,10 +52,24 @@ class ChatSessionTest {
             notifyAll();
         }
 
-        synchronized void await(String text) throws InterruptedException {
-            while (!toString(StandardCharsets.UTF_8).contains(text)) {
+        /** Waits until the texts were printed, one after the other. */
+        synchronized void await(String... texts) throws InterruptedException {
+            while (!areThere(texts)) {
                 wait();
             }
+        }
+
+        private boolean areThere(String... texts) {
+            String printed = toString(StandardCharsets.UTF_8);
+            int from = 0;
+            for (String text : texts) {
+                int at = printed.indexOf(text, from);
+                if (at < 0) {
+                    return false;
+                }
+                from = at + text.length();
+            }
+            return true;
         }
     }
 
@@ -274,6 +288,7 @@ class ChatSessionTest {
             server.left.await();
             server.script(StubServer.event("reasoning_content", "Hm") + StubServer.event("content", "Twice")
                     + "data: [DONE]\n\n");
+            out.await("stopped", "> "); // before the prompt the terminal echoes keys into what the chat prints
             type(keys, "half a line");
             out.await("half a line"); // Ctrl-C discards what has been read, and not what comes later
             type(keys, CTRL_C + "two\r" + " private\r" + CTRL_D);
