@@ -14,9 +14,9 @@ import java.util.SplittableRandom;
 import java.util.stream.IntStream;
 
 /** A vocabulary of all bytes, some longer pieces, an added token, and special ones; and random output over it. */
-final class Vocabularies {
-    static final int END = 256;
-    static final int OTHER_END = 257;
+public final class Vocabularies {
+    public static final int END = 256;
+    public static final int OTHER_END = 257;
     /** Two further special tokens. */
     static final int MARKER = 258;
 
@@ -30,7 +30,7 @@ final class Vocabularies {
     /** A token that was added to the vocabulary, and is text. */
     static final int ADDED = 260 + PIECES.length;
 
-    static final Vocabulary BYTES = bytes();
+    public static final Vocabulary BYTES = bytes();
 
     private Vocabularies() {}
 
@@ -86,7 +86,7 @@ final class Vocabularies {
     }
 
     /** A compiler over {@link #BYTES}; the test is skipped where the build has no llguidance. */
-    static LlguidanceCompiler compiler() {
+    public static LlguidanceCompiler compiler() {
         return new LlguidanceCompiler(library(), TOKENIZER, Set.of(END, OTHER_END), 0);
     }
 

@@ -1,4 +1,4 @@
-package dev.tandem.grammar;
+package dev.tandem.app;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -15,6 +15,10 @@ import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.Shuffling;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.select.Strategy;
+import dev.tandem.grammar.GrammarCompiler;
+import dev.tandem.grammar.GrammarSource;
+import dev.tandem.grammar.LlguidanceCompiler;
+import dev.tandem.grammar.Vocabularies;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.model.config.DataType;

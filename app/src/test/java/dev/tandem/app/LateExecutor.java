@@ -1,4 +1,4 @@
-package dev.tandem.grammar;
+package dev.tandem.app;
 
 import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.ExecutorException;
