@@ -38,6 +38,8 @@ import java.util.Queue;
  * <p>Owned by: the thread that simulates.
  */
 public final class SimulatedExecutor implements Executor {
+    private static final Comparator<HostToken> FIRST_READY = Comparator.comparingDouble(token -> token.ready);
+
     /** The numbers of tokens for which decode graphs exist; larger steps are padded to multiples of the last. */
     private static final int[] BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64};
 
@@ -278,11 +280,14 @@ public final class SimulatedExecutor implements Executor {
 
     /** Tokens of a layer whose attention is back, in the order of completion, up to the slots. */
     private static List<HostToken> rejoining(List<HostToken> inFlight, double now, int slots) {
-        return inFlight.stream()
-                .filter(hostToken -> hostToken.ready <= now)
-                .sorted(Comparator.comparingDouble(hostToken -> hostToken.ready))
-                .limit(slots)
-                .toList();
+        List<HostToken> ready = new ArrayList<>();
+        for (HostToken hostToken : inFlight) {
+            if (hostToken.ready <= now) {
+                ready.add(hostToken);
+            }
+        }
+        ready.sort(FIRST_READY);
+        return ready.size() <= slots ? ready : ready.subList(0, slots);
     }
 
     /**

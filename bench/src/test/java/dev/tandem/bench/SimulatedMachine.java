@@ -46,7 +46,10 @@ enum SimulatedMachine {
     }
 
     private static final long GIB = 1L << 30;
-    private static final int WARM_UP_SECONDS = 400;
+    private static final int WARM_UP_SECONDS = 100;
+    /** In which the guard has measured. */
+    private static final int GUARDED_WARM_UP_SECONDS = 400;
+
     private static final int EARLY_SECONDS = 20;
     private static final long STRICT_NANOS = 20_000_000;
 
@@ -85,12 +88,16 @@ enum SimulatedMachine {
 
     /** Output tokens a second in a steady window. */
     double rate(Strategy strategy, String workload, boolean guarded) {
-        return rate(strategy, workload, guarded, 1, seconds);
+        return rate(strategy, workload, guarded, 1, guarded ? GUARDED_WARM_UP_SECONDS : WARM_UP_SECONDS, seconds);
     }
 
-    /** @param slower steps with in-flight tokens take so many times as long as anybody predicts */
+    /**
+     * Output tokens a second in the seconds in which a guarded strategy is measured.
+     *
+     * @param slower steps with in-flight tokens take so many times as long as anybody predicts
+     */
     double rate(Strategy strategy, String workload, boolean guarded, double slower, int seconds) {
-        return rate(strategy, workload, guarded, slower, WARM_UP_SECONDS, seconds);
+        return rate(strategy, workload, guarded, slower, GUARDED_WARM_UP_SECONDS, seconds);
     }
 
     /** Output tokens per second soon after the start: enough to see that requests get on. */
@@ -111,17 +118,18 @@ enum SimulatedMachine {
     double guardedRate(Strategy strategy, String workload, Host host, int seconds) {
         Workload work = Workload.parse(workload, 0);
         SimulatedRun run = run(strategy, work, true, 1, host);
-        return rate(run.steady(first(strategy, work, host), WARM_UP_SECONDS, seconds));
+        return rate(run.steady(first(strategy, work, host), GUARDED_WARM_UP_SECONDS, seconds));
     }
 
     /** Output tokens per second in a steady window on a machine that differs from the profile. */
-    double rateWithErrors(Strategy strategy, String workload, boolean guarded, TimingErrors errors, int seconds) {
+    double rateWithErrors(
+            Strategy strategy, String workload, boolean guarded, TimingErrors errors, int warmUpSeconds, int seconds) {
         Workload work = Workload.parse(workload, 0);
         Simulation parts = simulation(strategy, guarded, 1, Host.USABLE, new LatencyTargets(0, 0));
         SimulatedExecutor executor =
                 SimulatedExecutor.withErrors(parts.executor().limits(), profile, parts.clock(), errors);
         SimulatedRun run = new SimulatedRun(parts.config(), parts.scheduler(), executor, parts.clock(), work);
-        return rate(run.steady(first(strategy, work, Host.USABLE), WARM_UP_SECONDS, seconds));
+        return rate(run.steady(first(strategy, work, Host.USABLE), warmUpSeconds, seconds));
     }
 
     /** Output tokens a second until the last of some requests has ended. */
