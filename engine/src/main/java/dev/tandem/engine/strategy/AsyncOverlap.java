@@ -246,7 +246,7 @@ public final class AsyncOverlap implements Policy {
                                         hostContext + draft.state().context(sequence))),
                 piggybackedTokens);
         // each in-flight token gives the CPU one layer's work per step, so the CPU would be idle in long steps
-        long offloadable = Prefills.piggybacks(draft, piggybackedTokens)
+        long offloadable = Prefills.piggybacks(draft, 0, piggybackedTokens)
                 ? 0
                 : offloadablePrefillTokens(draft, hostTokens, hostContext);
         int inFlight = state.inFlight().size();

@@ -48,8 +48,8 @@ enum HostPrompts {
     private static final String QUEUE_ENDS_REASON = String.format(
             Locale.ROOT,
             ", because two sub-batches would gain less than %.0f %% (%.0f %% without a target per token) until the"
-                    + " queue ends, which is within two windows, and the host holds no more sequences than the GPU"
-                    + " decodes",
+                    + " queue ends, which is within two windows, or after it, and the host holds no more sequences than"
+                    + " the GPU decodes",
             100 * MIN_GAIN,
             100 * MIN_GAIN_WITHOUT_TARGET);
 
@@ -91,16 +91,17 @@ enum HostPrompts {
         if (piggybackedTokens == 0) {
             return IN_LONG_STEPS;
         }
-        if (!Prefills.piggybacks(draft, piggybackedTokens)) {
+        if (!Prefills.piggybacks(draft, 0, piggybackedTokens)) {
             return unlessQueueEnds(draft, predictor, rules);
         }
-        Estimate best = best(draft, predictor, rules, kinds);
+        Estimate best =
+                SpeedupEstimate.best(predictor, kinds, rules.defaultTargets().perTokenNanos(), draft);
         if (best.gain() <= 0) {
             return NONE;
         }
         // an empty host has no tokens to hide behind long steps; as sequences end, the GPU itself may take the prompts
         boolean hides = best.kind() == Kind.HOST_TOKENS_IN_BOTH && onHost(draft.state()) > 0;
-        if (!hides) {
+        if (!hides || Prefills.piggybacks(draft, best.hostTokens(), piggybackedTokens)) {
             return PIGGYBACKED;
         }
         // a filled host pays for its long steps only later
@@ -117,8 +118,9 @@ enum HostPrompts {
      * once it holds more sequences than the GPU decodes: then the estimate is 0 in most steps. Without that exception
      * two runs of 1000/400 lost 4 % and 7 %; twice as many sequences gives the same (docs/results/constants.jsonl).
      *
-     * <p>The estimate is the gain of a full host. The requests that fill it have half of it on average, so a queue that
-     * is hardly longer gains less. While the host is empty, prompts start as in gpu-only.
+     * <p>The estimate is the gain of a full host, which must last once the queue has ended (ADR 131). The requests that
+     * fill it have half of it on average, so a queue that is hardly longer gains less. While the host is empty, prompts
+     * start as in gpu-only.
      */
     private static HostPrompts unlessQueueEnds(StepDraft draft, StepPredictor predictor, TierRules rules) {
         SchedulerState state = draft.state();
@@ -129,12 +131,13 @@ enum HostPrompts {
         if (rules.queueLasts(state) || state.host().size() > gpuDecodes) {
             return IN_BALANCE;
         }
-        Estimate full = best(draft, predictor, rules, Set.of(Kind.HOST_TOKENS_IN_BOTH));
+        long target = rules.defaultTargets().perTokenNanos();
+        Estimate full = new SpeedupEstimate(predictor, Kind.HOST_TOKENS_IN_BOTH, target).lastingGain(draft);
         int onHost = onHost(state);
         int missing = Math.max(0, full.hostTokens() - onHost);
         // not all requests fit the GPU, so some wait
         double gain = full.gain() * (1 - 0.5 * missing / state.waiting().size());
-        boolean targeted = rules.defaultTargets().perTokenNanos() > 0;
+        boolean targeted = target > 0;
         if (gain >= (targeted ? MIN_GAIN : MIN_GAIN_WITHOUT_TARGET)) {
             return IN_BALANCE;
         }
@@ -155,9 +158,5 @@ enum HostPrompts {
             }
         }
         return true;
-    }
-
-    private static Estimate best(StepDraft draft, StepPredictor predictor, TierRules rules, Set<Kind> kinds) {
-        return SpeedupEstimate.best(predictor, kinds, rules.defaultTargets().perTokenNanos(), draft);
     }
 }

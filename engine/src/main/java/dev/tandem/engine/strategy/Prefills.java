@@ -147,13 +147,15 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
     }
 
     /**
-     * Whether all prompts can be piggybacked on the GPU's decodes: as many prompt tokens per decode as come with each
-     * output token, on average.
+     * Whether all prompts can be piggybacked on the GPU's decodes: as many prompt tokens per output as come with it, on
+     * average.
+     *
+     * @param hostTokens of a step, whose outputs bring prompts too
      */
-    static boolean piggybacks(StepDraft draft, int piggybackedTokens) {
+    static boolean piggybacks(StepDraft draft, int hostTokens, int piggybackedTokens) {
         int decodes = draft.load(0).gpuRows();
-        double rows = decodes * (1 + SpeedupEstimate.promptTokensPerOutput(draft.state()));
-        return piggybacks(decodes, piggybackedTokens) && rows <= piggybackedTokens;
+        double prompts = (decodes + hostTokens) * SpeedupEstimate.promptTokensPerOutput(draft.state());
+        return piggybacks(decodes, piggybackedTokens) && decodes + prompts <= piggybackedTokens;
     }
 
     /** Rounds up to a number of rows that GEMMs compute anyway. */

@@ -100,27 +100,38 @@ public final class SpeedupEstimate {
      * @param gpuOnly the gpu-only draft of the current state
      */
     public Estimate of(StepDraft gpuOnly) {
-        SchedulerState state = gpuOnly.state();
+        return of(gpuOnly, prompts(gpuOnly.state()));
+    }
+
+    /**
+     * The lower gain of the current state and of the time after the queue, when no prompts come with the outputs. Host
+     * tokens hide behind prompts, so a host may gain only while there are any.
+     */
+    Estimate lastingGain(StepDraft gpuOnly) {
+        Estimate now = of(gpuOnly);
+        Estimate afterQueue = of(gpuOnly, new Prompts(0, 0));
+        return afterQueue.gain() < now.gain() ? afterQueue : now;
+    }
+
+    private Estimate of(StepDraft gpuOnly, Prompts prompts) {
         int gpuRows = gpuOnly.load(0).gpuRows();
         if (gpuRows == 0) {
             return new Estimate(kind, 0, 0);
         }
         long gpuTokens = gpuOnly.load(0).gpuTokens();
         int context = (int) Math.max(1, gpuTokens / gpuRows);
-        int max = max(state, gpuOnly, context);
+        int max = max(gpuOnly.state(), gpuOnly, context);
         return switch (kind) {
             case IN_FLIGHT ->
                 inFlightEstimate(gpuRows, gpuTokens, max, context, gpuRows / predictor.decodes(gpuRows, gpuTokens));
             case TWO_SUB_BATCHES -> bestOf(gpuRows, gpuTokens, max, context, new Prompts(0, 0), predictor::pipelined);
             case TWO_SUB_BATCHES_WITH_PROMPTS ->
-                bestOf(gpuRows, gpuTokens, max, context, prompts(state), predictor::pipelined);
-            case HOST_TOKENS_IN_BOTH ->
-                bestOf(gpuRows, gpuTokens, max, context, prompts(state), predictor::pipelinedInBoth);
+                bestOf(gpuRows, gpuTokens, max, context, prompts, predictor::pipelined);
+            case HOST_TOKENS_IN_BOTH -> bestOf(gpuRows, gpuTokens, max, context, prompts, predictor::pipelinedInBoth);
             case SAME_LAYER -> {
                 if (!predictor.hidesOneBesideDecodes(gpuOnly.load(0))) {
                     yield new Estimate(kind, 0, 0);
                 }
-                Prompts prompts = prompts(state);
                 Estimate hidden = bestOf(gpuRows, gpuTokens, max, context, prompts, predictor::hiddenInLayer);
                 Estimate waited = bestOf(gpuRows, gpuTokens, max, context, prompts, predictor::sameLayer);
                 yield waited.gain() >= hidden.gain() + MIN_GAIN_OF_WAITING ? waited : hidden;

@@ -1,8 +1,10 @@
 package dev.tandem.engine.strategy;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
 
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
@@ -253,6 +255,29 @@ class HostGainTest {
         assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH)).isEqualTo(expected);
     }
 
+    /** Beside 100 prompt tokens per output, 16 host tokens gain 12 %; without prompts none gains. */
+    @Test
+    void aGainThatNeedsPromptsDoesNotFillTheHostForAQueueThatEnds() {
+        Scene scene = new Scene(900, 2000, BUDGET).limit(600);
+        for (int i = 0; i < 8; i++) {
+            scene.gpu(375);
+        }
+        for (int i = 0; i < 4; i++) {
+            scene.host(375);
+        }
+        scene.limit(101);
+        for (int i = 0; i < 15; i++) {
+            scene.waiting(100);
+        }
+        StepPredictor predictor = new StepPredictor(TestProfile.withCpu(2), true, 0);
+        TierRules rules = new TierRules(new LatencyTargets(0, Long.MAX_VALUE), 0, 0);
+        StepDraft decodes = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
+        assertThat(new SpeedupEstimate(predictor, Kind.HOST_TOKENS_IN_BOTH, 0).of(decodes))
+                .satisfies(estimate -> assertThat(estimate.gain()).isCloseTo(0.121, within(0.001)));
+        assertThat(HostPrompts.of(decodes, predictor, rules, Set.of(Kind.HOST_TOKENS_IN_BOTH), PIGGYBACKED))
+                .isEqualTo(HostPrompts.QUEUE_ENDS);
+    }
+
     @Test
     void promptsOfAHostThatGainsInOneBatchArePiggybacked() {
         Scene scene = fullGpu();
@@ -266,7 +291,7 @@ class HostGainTest {
 
     @Test
     void promptsOfAnEmptyHostArePiggybackedWhateverItGains() {
-        Scene scene = fullGpu();
+        Scene scene = fullGpu(125);
         for (int i = 0; i < 15; i++) {
             scene.waiting(100);
         }
@@ -276,19 +301,32 @@ class HostGainTest {
         assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH)).isEqualTo(HostPrompts.IN_BALANCE);
     }
 
-    /** A host of 12 tokens gains 27.5 %, and one of 13 gains 33.6 %; the requests that fill it have half of that. */
+    /**
+     * Four prompt tokens come with an output: those of 8 decodes fit beside them, and with 13 host tokens they do not.
+     */
+    @Test
+    void promptsArePiggybackedWhereThoseOfHostTokensFitBesideDecodesToo() {
+        Pipeline pipeline = pipeline(TestProfile.model(), PIGGYBACKED);
+        assertThat(chosen(pipeline, besideFewDecodes(13, 125), Kind.HOST_TOKENS_IN_BOTH))
+                .isEqualTo(HostPrompts.IN_BALANCE);
+        assertThat(chosen(pipeline, besideFewDecodes(13, 200), Kind.HOST_TOKENS_IN_BOTH))
+                .as("one prompt token per output")
+                .isEqualTo(HostPrompts.PIGGYBACKED);
+    }
+
+    /** A host of 13 tokens gains 29.3 %, and one of 14 gains 31.8 %; the requests that fill it have half of that. */
     @ParameterizedTest
-    @CsvSource({"11, PIGGYBACKED_FOR_QUEUE_END", "12, IN_BALANCE"})
+    @CsvSource({"12, PIGGYBACKED_FOR_QUEUE_END", "13, IN_BALANCE"})
     void promptsBesideFewDecodesTakeLongStepsForAClearGain(int waiting, HostPrompts expected) {
         Pipeline pipeline = pipeline(TestProfile.model(), PIGGYBACKED);
-        assertThat(chosen(pipeline, besideFewDecodes(waiting), Kind.HOST_TOKENS_IN_BOTH))
+        assertThat(chosen(pipeline, besideFewDecodes(waiting, 125), Kind.HOST_TOKENS_IN_BOTH))
                 .isEqualTo(expected);
     }
 
     @Test
     void promptsBesideFewDecodesTakeLongStepsForAQueueThatLasts() {
         Pipeline pipeline = pipeline(TestProfile.model(), PIGGYBACKED);
-        Scene scene = besideFewDecodes(7);
+        Scene scene = besideFewDecodes(7, 125);
         HostPrompts ends = chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH);
         assertThat(ends).isEqualTo(HostPrompts.PIGGYBACKED_FOR_QUEUE_END);
         assertThat(ends.note())
@@ -299,8 +337,8 @@ class HostGainTest {
         assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH)).isEqualTo(HostPrompts.IN_BALANCE);
     }
 
-    private static Scene besideFewDecodes(int waiting) {
-        Scene scene = fullGpu();
+    private static Scene besideFewDecodes(int waiting, int limit) {
+        Scene scene = fullGpu(limit);
         scene.host(40);
         for (int i = 0; i < waiting; i++) {
             scene.waiting(100);
