@@ -46,9 +46,9 @@ enum SimulatedMachine {
     }
 
     private static final long GIB = 1L << 30;
-    private static final int WARM_UP_SECONDS = 100;
+    static final int WARM_UP_SECONDS = 100;
     /** In which the guard has measured. */
-    private static final int GUARDED_WARM_UP_SECONDS = 400;
+    static final int GUARDED_WARM_UP_SECONDS = 400;
 
     private static final int EARLY_SECONDS = 20;
     private static final long STRICT_NANOS = 20_000_000;
@@ -87,15 +87,11 @@ enum SimulatedMachine {
     }
 
     /** Output tokens a second in a steady window. */
-    double rate(Strategy strategy, String workload, boolean guarded) {
-        return rate(strategy, workload, guarded, 1, guarded ? GUARDED_WARM_UP_SECONDS : WARM_UP_SECONDS, seconds);
+    double rate(Strategy strategy, String workload, boolean guarded, int warmUpSeconds) {
+        return rate(strategy, workload, guarded, 1, warmUpSeconds, seconds);
     }
 
-    /**
-     * Output tokens a second in the seconds in which a guarded strategy is measured.
-     *
-     * @param slower steps with in-flight tokens take so many times as long as anybody predicts
-     */
+    /** @param slower steps with in-flight tokens take so many times as long as anybody predicts */
     double rate(Strategy strategy, String workload, boolean guarded, double slower, int seconds) {
         return rate(strategy, workload, guarded, slower, GUARDED_WARM_UP_SECONDS, seconds);
     }

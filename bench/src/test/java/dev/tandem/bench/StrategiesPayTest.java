@@ -20,7 +20,7 @@ import org.junit.jupiter.params.provider.EnumSource;
  */
 @Execution(ExecutionMode.CONCURRENT)
 class StrategiesPayTest {
-    /** What gpu-only does, by machine and workload. */
+    /** What gpu-only does, by machine, workload and warm-up. */
     private static final Map<String, Double> BASELINE = new ConcurrentHashMap<>();
 
     @ParameterizedTest
@@ -61,9 +61,11 @@ class StrategiesPayTest {
     }
 
     private static void assertPays(String machine, String workload, Strategy strategy, boolean guarded, double min) {
+        SimulatedMachine simulated = SimulatedMachine.valueOf(machine);
+        int warmUp = guarded ? SimulatedMachine.GUARDED_WARM_UP_SECONDS : SimulatedMachine.WARM_UP_SECONDS;
         double alone = BASELINE.computeIfAbsent(
-                machine + workload, key -> SimulatedMachine.valueOf(machine).rate(Strategy.GPU_ONLY, workload, false));
-        double both = SimulatedMachine.valueOf(machine).rate(strategy, workload, guarded);
+                machine + workload + warmUp, key -> simulated.rate(Strategy.GPU_ONLY, workload, false, warmUp));
+        double both = simulated.rate(strategy, workload, guarded, warmUp);
         assertThat(both / alone)
                 .as("%s, %s, %s to gpu-only, guarded: %s", machine, workload, strategy.flag(), guarded)
                 .isGreaterThan(min);

@@ -63,7 +63,8 @@ class TimingErrorsTest {
     @Test
     void lateWorkersSlowDownAsyncOverlap() {
         SimulatedMachine machine = SimulatedMachine.H200_2REQ;
-        double exact = machine.rateWithErrors(Strategy.ASYNC_OVERLAP, "osc", false, TimingErrors.NONE, 100, 60);
+        double exact = machine.rateWithErrors(
+                Strategy.ASYNC_OVERLAP, "osc", false, TimingErrors.NONE, SimulatedMachine.WARM_UP_SECONDS, 60);
         double late = machine.rateWithErrors(
                 Strategy.ASYNC_OVERLAP,
                 "osc",
@@ -92,8 +93,10 @@ class TimingErrorsTest {
     private static void assertGuardKeepsUp(String name, String workload, String spec) {
         SimulatedMachine machine = SimulatedMachine.valueOf(name);
         TimingErrors errors = TimingErrors.parse(spec);
-        double alone = machine.rateWithErrors(Strategy.GPU_ONLY, workload, false, errors, 400, 100);
-        double both = machine.rateWithErrors(Strategy.ADAPTIVE, workload, true, errors, 400, 100);
+        double alone = machine.rateWithErrors(
+                Strategy.GPU_ONLY, workload, false, errors, SimulatedMachine.GUARDED_WARM_UP_SECONDS, 100);
+        double both = machine.rateWithErrors(
+                Strategy.ADAPTIVE, workload, true, errors, SimulatedMachine.GUARDED_WARM_UP_SECONDS, 100);
 
         assertThat(both / alone)
                 .as("%s, %s, error %s: %.1f tokens/s, gpu-only %.1f", machine, workload, spec, both, alone)
