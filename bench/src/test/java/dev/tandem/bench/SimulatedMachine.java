@@ -47,7 +47,7 @@ enum SimulatedMachine {
 
     private static final long GIB = 1L << 30;
     static final int WARM_UP_SECONDS = 100;
-    /** In which the guard has measured. */
+    /** Long enough for the guard to have measured. */
     static final int GUARDED_WARM_UP_SECONDS = 200;
 
     private static final int EARLY_SECONDS = 20;

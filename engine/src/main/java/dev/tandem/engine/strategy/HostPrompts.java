@@ -101,6 +101,7 @@ enum HostPrompts {
         }
         // an empty host has no tokens to hide behind long steps; as sequences end, the GPU itself may take the prompts
         boolean hides = best.kind() == Kind.HOST_TOKENS_IN_BOTH && onHost(draft.state()) > 0;
+        // prompts of a full host that fit beside decodes cost less there than long steps save (ADR 132)
         if (!hides || Prefills.piggybacks(draft, best.hostTokens(), piggybackedTokens)) {
             return PIGGYBACKED;
         }

@@ -147,10 +147,10 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
     }
 
     /**
-     * Whether all prompts can be piggybacked on the GPU's decodes: as many prompt tokens per output as come with it, on
-     * average.
+     * Whether all prompts can be piggybacked on the GPU's decodes. Each output token of a step, of either tier, comes
+     * with as many prompt tokens as waiting requests have per output, on average.
      *
-     * @param hostTokens of a step, whose outputs bring prompts too
+     * @param hostTokens of a step; 0 to count the prompts of GPU decodes alone
      */
     static boolean piggybacks(StepDraft draft, int hostTokens, int piggybackedTokens) {
         int decodes = draft.load(0).gpuRows();

@@ -109,7 +109,7 @@ public final class SpeedupEstimate {
      */
     Estimate lastingGain(StepDraft gpuOnly) {
         Estimate now = of(gpuOnly);
-        Estimate afterQueue = of(gpuOnly, new Prompts(0, 0));
+        Estimate afterQueue = of(gpuOnly, Prompts.NONE);
         return afterQueue.gain() < now.gain() ? afterQueue : now;
     }
 
@@ -124,7 +124,7 @@ public final class SpeedupEstimate {
         return switch (kind) {
             case IN_FLIGHT ->
                 inFlightEstimate(gpuRows, gpuTokens, max, context, gpuRows / predictor.decodes(gpuRows, gpuTokens));
-            case TWO_SUB_BATCHES -> bestOf(gpuRows, gpuTokens, max, context, new Prompts(0, 0), predictor::pipelined);
+            case TWO_SUB_BATCHES -> bestOf(gpuRows, gpuTokens, max, context, Prompts.NONE, predictor::pipelined);
             case TWO_SUB_BATCHES_WITH_PROMPTS ->
                 bestOf(gpuRows, gpuTokens, max, context, prompts, predictor::pipelined);
             case HOST_TOKENS_IN_BOTH -> bestOf(gpuRows, gpuTokens, max, context, prompts, predictor::pipelinedInBoth);
@@ -146,6 +146,8 @@ public final class SpeedupEstimate {
      * @param pairs of prompt token and context token
      */
     private record Prompts(double tokens, double pairs) {
+        static final Prompts NONE = new Prompts(0, 0);
+
         int tokens(int outputs) {
             return (int) (tokens * outputs);
         }
@@ -197,7 +199,7 @@ public final class SpeedupEstimate {
                 break;
             }
         }
-        return count == 0 ? new Prompts(0, 0) : new Prompts(tokens / outputs, pairs / outputs);
+        return count == 0 ? Prompts.NONE : new Prompts(tokens / outputs, pairs / outputs);
     }
 
     /** Predicts a step with GPU decodes, host tokens of one context, and prompt tokens. */
