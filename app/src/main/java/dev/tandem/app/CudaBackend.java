@@ -69,8 +69,8 @@ final class CudaBackend {
                         : compiler.compiled() + " compiled for this GPU and model")
                 + "; decode steps "
                 + (options.gpu.eager ? "launched kernel by kernel (--enforce-eager)" : "replayed from CUDA graphs"));
-        log.detail(
-                executor.gemms() + "; piggybacked prefill in steps of up to " + limits.piggybackedTokens() + " tokens");
+        log.detail(executor.gemms() + "; piggybacked prefill in steps of up to "
+                + limits.piggybacking().maxRows() + " tokens");
         reportLosses(shape, quantised, executor.device(), log);
         int context = limits.fittingContext(options.contextTokens(config));
         StartSummary.gpuMemory(executor.ledger().parts(), log);

@@ -48,8 +48,8 @@ record Scheduling(
             StartLog log) {
         Strategy strategy = options.strategy.chosen();
         DecisionLog decisions = new DecisionLog(LOGGED);
-        Strategy.Options decided = options.strategy.decide(
-                budget, options.scheduling, InFlightLimits.of(limits), limits.piggybackedTokens());
+        Strategy.Options decided =
+                options.strategy.decide(budget, options.scheduling, InFlightLimits.of(limits), limits.piggybacking());
         Deviations deviations = decided.deviations();
         if (!strategy.offloads()) {
             log.row("strategy", strategy.flag());

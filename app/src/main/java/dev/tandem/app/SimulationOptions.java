@@ -6,9 +6,9 @@ import dev.tandem.cuda.CudaExecutor;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
-import dev.tandem.engine.strategy.PiggybackedPrefill;
 import dev.tandem.model.config.ModelConfig;
 import java.util.Optional;
 import picocli.CommandLine.Option;
@@ -86,7 +86,6 @@ final class SimulationOptions {
         long hostBytes = options.memory.hostKv.map(ByteSize::bytes).orElse(hybrid ? 0L : CpuBackend.MAX_DEFAULT_KV);
         int hostBlocks = (int) (hostBytes / (shape.kvBytesPerToken() * BlockFormat.TOKENS));
         CostModel cost = new CostModel(profile);
-        int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);
         return ExecutorLimits.builder()
                 .vocabulary(model.vocabulary())
                 .contextTokens(model.contextTokens())
@@ -100,7 +99,7 @@ final class SimulationOptions {
                 .kvBytesPerToken(shape.kvBytesPerToken())
                 .overlaps(hybrid)
                 .inFlight(hybrid ? CudaBackend.slots(options) : 0, hybrid ? CudaExecutor.maxHostTokens() : 0, hybrid)
-                .piggybackedTokens(piggybacked)
+                .piggybacking(PiggybackedPrefill.of(cost))
                 .windows(model.windows())
                 .build();
     }

@@ -1,6 +1,7 @@
 package dev.tandem.app;
 
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
@@ -125,7 +126,7 @@ final class StrategyOptions {
     /** @throws ConfigurationException that names the option, its value and the remedy */
     void check(Budget budget, SchedulingOptions scheduling) {
         chosen();
-        decide(budget, scheduling, InFlightLimits.UNLIMITED, 0);
+        decide(budget, scheduling, InFlightLimits.UNLIMITED, PiggybackedPrefill.NONE);
         paper.check();
         AdvancedOptions.checkThreads("--attention-threads", attentionThreads);
         if (!(hostWatchdog > 0 && hostWatchdog <= MAX_WATCHDOG)) {
@@ -194,7 +195,7 @@ final class StrategyOptions {
     }
 
     Strategy.Options decide(
-            Budget budget, SchedulingOptions scheduling, InFlightLimits inFlight, int piggybackedTokens) {
+            Budget budget, SchedulingOptions scheduling, InFlightLimits inFlight, PiggybackedPrefill piggybacking) {
         Deviations deviations = deviations();
         return Strategy.Options.builder(budget)
                 .preemption(scheduling.preemption)
@@ -206,7 +207,7 @@ final class StrategyOptions {
                 .deviations(deviations)
                 .queueBypasses(scheduling.maxQueueBypass)
                 .inFlight(inFlight)
-                .piggybackedTokens(piggybackedTokens)
+                .piggybacking(piggybacking)
                 .build();
     }
 

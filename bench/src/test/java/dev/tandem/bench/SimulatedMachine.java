@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.loop.EngineConfig;
@@ -12,7 +13,6 @@ import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.strategy.InFlightLimits;
-import dev.tandem.engine.strategy.PiggybackedPrefill;
 import dev.tandem.engine.strategy.TierRules;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.io.IOException;
@@ -174,7 +174,7 @@ enum SimulatedMachine {
     Simulation simulation(Strategy strategy, boolean guarded, double slower, Host host, LatencyTargets targets) {
         boolean hybrid = strategy != Strategy.GPU_ONLY;
         CostModel cost = new CostModel(profile);
-        int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);
+        PiggybackedPrefill piggybacking = PiggybackedPrefill.of(cost);
         ExecutorLimits limits = ExecutorLimits.builder()
                 .vocabulary(32_000)
                 .contextTokens(131_072)
@@ -188,7 +188,7 @@ enum SimulatedMachine {
                 .kvBytesPerToken(tokenBytes)
                 .overlaps(hybrid)
                 .inFlight(hybrid ? 64 : 0, hybrid ? 1024 : 0, false)
-                .piggybackedTokens(piggybacked)
+                .piggybacking(piggybacking)
                 .build();
         Budget budget = budget(strategy);
         TierRules rules = new TierRules(targets, 256, 0);
@@ -197,7 +197,7 @@ enum SimulatedMachine {
                 .rules(rules)
                 .queueBypasses(8)
                 .inFlight(InFlightLimits.of(limits))
-                .piggybackedTokens(piggybacked)
+                .piggybacking(piggybacking)
                 .build();
         Scheduler scheduler = SimulatedEngine.scheduler(strategy, guarded, options, profile, limits);
         VirtualClock clock = new VirtualClock();

@@ -42,6 +42,7 @@ import dev.tandem.cuda.tune.MemoryLoad;
 import dev.tandem.cuda.tune.StepTimer;
 import dev.tandem.cuda.weights.CudaWeights;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.ExecutorLimits;
@@ -217,10 +218,11 @@ public final class CudaExecutor implements Executor {
             untunedTimer.runBuckets(inputs.graph(), plan.decodeRows());
             CudaForward forward = untuned.with(autotuner.plan(untunedTimer, untuned, inputs.graph(), plan.maxRows()));
             StepTimer timer = untunedTimer.of(forward);
-            int piggybacked = autotuner.piggybackedTokens(timer, inputs.graph(), plan.graphRows());
+            PiggybackedPrefill piggybacking =
+                    autotuner.piggybacking(timer, inputs.graph(), plan.graphRows(), gpuBlocks);
             autotuner.keep();
             gemms = autotuner.text(forward.plan());
-            limits = limits(options, piggybacked);
+            limits = limits(options, piggybacking);
 
             // graphs
             GraphCache graphs = owned.own(new GraphCache(stream, forward, inputs.graph(), pools, shape));
@@ -278,7 +280,7 @@ public final class CudaExecutor implements Executor {
         }
     }
 
-    private ExecutorLimits limits(CudaOptions options, int piggybacked) {
+    private ExecutorLimits limits(CudaOptions options, PiggybackedPrefill piggybacking) {
         boolean hasHostTier = options.attentionThreads() > 0;
         return ExecutorLimits.builder()
                 .vocabulary(shape.config().vocabulary())
@@ -293,7 +295,7 @@ public final class CudaExecutor implements Executor {
                 .kvBytesPerToken(shape.kvBytesPerToken())
                 .overlaps(hasHostTier)
                 .inFlight(plan.slots(), hasHostTier ? HostAttentionQueues.MAX : 0, hasHostTier)
-                .piggybackedTokens(piggybacked)
+                .piggybacking(piggybacking)
                 .windows(shape.config().windows())
                 .maxSharedBlocks(KvPools.sharedPages(pools.pages()))
                 .build();

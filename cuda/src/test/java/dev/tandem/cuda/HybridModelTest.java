@@ -10,6 +10,7 @@ import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.step.GraphCache;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.cost.CheapRows;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.executor.ExecutorLimits;
@@ -470,7 +471,7 @@ class HybridModelTest {
         return Strategy.Options.builder(budget)
                 .rules(rules)
                 .inFlight(new InFlightLimits(64, 1024, true))
-                .piggybackedTokens(64)
+                .piggybacking(CheapRows.upTo(64))
                 .build();
     }
 

@@ -2,6 +2,7 @@ package dev.tandem.engine;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.kv.KvCache;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
@@ -146,7 +147,8 @@ class GpuOnlyTest {
     }
 
     private static PolicyScheduler bypassing(int queueBypasses) {
-        return PolicyScheduler.of(new GpuOnly(new Budget(32, 8, 32), Preemption.SWAP, queueBypasses, 0));
+        return PolicyScheduler.of(
+                new GpuOnly(new Budget(32, 8, 32), Preemption.SWAP, queueBypasses, PiggybackedPrefill.NONE));
     }
 
     @Test

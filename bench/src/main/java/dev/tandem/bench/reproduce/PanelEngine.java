@@ -5,6 +5,7 @@ import dev.tandem.bench.hardware.ModelShape;
 import dev.tandem.bench.reproduce.Panel.ComparedSystem;
 import dev.tandem.bench.reproduce.Panel.Setting;
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.loop.EngineConfig;
@@ -14,7 +15,6 @@ import dev.tandem.engine.strategy.Deviation;
 import dev.tandem.engine.strategy.Deviations;
 import dev.tandem.engine.strategy.Fidelity;
 import dev.tandem.engine.strategy.InFlightLimits;
-import dev.tandem.engine.strategy.PiggybackedPrefill;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.util.Set;
 
@@ -81,7 +81,7 @@ record PanelEngine(Panel panel, ComparedSystem system, Fidelity fidelity, Profil
                 .deviations(deviations(system, fidelity))
                 .queueBypasses(QUEUE_BYPASSES)
                 .inFlight(InFlightLimits.of(limits))
-                .piggybackedTokens(limits.piggybackedTokens())
+                .piggybacking(limits.piggybacking())
                 .build();
         int context = Math.min(setting.maxBatchTokens(), limits.gpuBlocks() * Setting.BLOCK_TOKENS);
         EngineConfig config = new EngineConfig(budget, Set.of(), context, Integer.MAX_VALUE, seed);
@@ -118,7 +118,7 @@ record PanelEngine(Panel panel, ComparedSystem system, Fidelity fidelity, Profil
                         hybrid && spread ? SPREAD_SLOTS : hostBlocks,
                         hybrid && spread ? SPREAD_TOKENS : hostBlocks,
                         hybrid)
-                .piggybackedTokens(PiggybackedPrefill.of(new CostModel(profile)::linear, Integer.MAX_VALUE))
+                .piggybacking(PiggybackedPrefill.of(new CostModel(profile)))
                 .build();
     }
 }

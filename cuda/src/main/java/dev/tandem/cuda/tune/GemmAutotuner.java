@@ -15,7 +15,7 @@ import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.step.GraphCache;
 import dev.tandem.cuda.step.StepBuffer;
-import dev.tandem.engine.strategy.PiggybackedPrefill;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.fetch.Progress;
 import dev.tandem.fetch.ProgressCounter;
 import dev.tandem.model.config.ModelConfig;
@@ -26,6 +26,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.SortedMap;
 import java.util.TreeMap;
+import java.util.function.DoubleSupplier;
 import java.util.stream.IntStream;
 
 /**
@@ -35,7 +36,8 @@ import java.util.stream.IntStream;
  */
 public final class GemmAutotuner {
     /** Sources of the kernels that are chosen among, or whose time counts in the choice. */
-    private static final List<String> SOURCES = List.of("rows", "gemv_tma", "gemv", "gemm_wgmma", "gemm_swiglu");
+    private static final List<String> SOURCES =
+            List.of("rows", "gemv_tma", "gemv", "gemm_wgmma", "gemm_swiglu", "prefill", "prefill_wgmma", "tiles");
 
     private static final int ROUNDS = 5;
     private static final int GATE_UP_ROUNDS = 3;
@@ -58,7 +60,7 @@ public final class GemmAutotuner {
         this.progress = progress;
     }
 
-    /** Everything that decides which GEMMs are fastest, and which of them are measured. */
+    /** Everything that decides which GEMMs are fastest, which of them are measured, and what prompts cost. */
     public static String identity(
             Device device,
             CublasLt library,
@@ -71,7 +73,7 @@ public final class GemmAutotuner {
         return String.format(
                 Locale.ROOT,
                 "%s, %d multiprocessors%s; driver for CUDA %d, cublasLt %d, kernels %s; %s, %d layers, %d wide, "
-                        + "%d within, %d and %d heads of %d,"
+                        + "%d within, %d and %d heads of %d, window %d,"
                         + " vocabulary %d; steps of up to %d rows, %d sequences, host tier %s",
                 device.name(),
                 device.multiprocessors(),
@@ -86,6 +88,7 @@ public final class GemmAutotuner {
                 config.heads(),
                 config.kvHeads(),
                 config.headDim(),
+                shape.window(),
                 shape.vocabulary(),
                 maxRows,
                 maxSequences,
@@ -226,11 +229,23 @@ public final class GemmAutotuner {
         return apart + " " + together;
     }
 
-    /** Max rows of decode steps that piggyback prompt tokens, up to {@code max}. */
-    public int piggybackedTokens(StepTimer timer, StepBuffer inputs, int max) {
-        String rows = choices.of(
-                "piggybacked", () -> Integer.toString(PiggybackedPrefill.of(count -> timer.gemms(inputs, count), max)));
-        return Integer.parseInt(rows);
+    /** What prompt tokens cost in decode steps of up to {@code max} rows. */
+    public PiggybackedPrefill piggybacking(StepTimer timer, StepBuffer inputs, int max, int gpuBlocks) {
+        int pool = gpuBlocks * ModelShape.BLOCK_TOKENS;
+        return PiggybackedPrefill.of(
+                rows -> millis("step/" + rows, () -> timer.gemms(inputs, rows)),
+                rows -> {
+                    int tokens = Math.min(rows, pool);
+                    int before = Math.clamp(PiggybackedPrefill.CONTEXT - tokens / 2, 0, pool - tokens);
+                    return millis(
+                            "prompt/" + before + "+" + tokens,
+                            () -> timer.promptAttention(inputs, before, tokens, gpuBlocks));
+                },
+                max);
+    }
+
+    private double millis(String choice, DoubleSupplier measured) {
+        return Double.parseDouble(choices.of(choice, () -> Double.toString(measured.getAsDouble())));
     }
 
     /** Keeps the choices for the next start. */

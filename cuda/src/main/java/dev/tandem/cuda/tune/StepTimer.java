@@ -100,6 +100,17 @@ public final class StepTimer implements AutoCloseable {
         return time(inputs, linear(rows, FEW_ROWS), CHOICE_REPEATS);
     }
 
+    /**
+     * Milliseconds of the attention of some tokens of a prompt, in all layers.
+     *
+     * @param before tokens of the prompt before these
+     */
+    double promptAttention(StepBuffer inputs, int before, int tokens, int gpuBlocks) {
+        fillPrompt(inputs, before, tokens, gpuBlocks);
+        Extent extent = Extent.of(tokens, 1).withTiles(inputs.tileCount());
+        return time(inputs, extent.only(EnumSet.of(Part.ATTENTION)), CHOICE_REPEATS);
+    }
+
     /** A graph of a step's GEMMs and activations, for {@link #launched} to time in turns with others. */
     public Graph gemms(StepBuffer inputs, int rows, int sampled) {
         return captured(inputs, linear(rows, sampled));
@@ -206,22 +217,24 @@ public final class StepTimer implements AutoCloseable {
 
     /** A step that prefills one prompt. */
     StepTime prefill(StepBuffer inputs, int tokens, int gpuBlocks, int repeats) {
-        fillPrompt(inputs, tokens, gpuBlocks);
+        fillPrompt(inputs, 0, tokens, gpuBlocks);
         return times(tokens, tokens, inputs, Extent.of(tokens, 1).withTiles(inputs.tileCount()), repeats);
     }
 
-    private void fillPrompt(StepBuffer inputs, int tokens, int gpuBlocks) {
-        if (tokens > inputs.rowCapacity() || tokens > gpuBlocks * ModelShape.BLOCK_TOKENS) {
-            throw new ConfigurationException("a prompt of " + tokens + " tokens does not fit into a step of "
+    /** @param before tokens of the prompt that are computed, before those of the step */
+    private void fillPrompt(StepBuffer inputs, int before, int tokens, int gpuBlocks) {
+        int length = before + tokens;
+        if (tokens > inputs.rowCapacity() || length > gpuBlocks * ModelShape.BLOCK_TOKENS) {
+            throw new ConfigurationException("a prompt of " + length + " tokens does not fit into a step of "
                     + inputs.rowCapacity() + " rows and " + gpuBlocks + " KV blocks");
         }
         inputs.clear();
-        int blocks = (tokens - 1) / ModelShape.BLOCK_TOKENS + 1;
-        List<KvView> views = views(0, blocks, 0);
+        int blocks = (length - 1) / ModelShape.BLOCK_TOKENS + 1;
+        List<KvView> views = views(0, blocks, before);
         for (int i = 0; i < tokens; i++) {
-            inputs.row(i, i % shape.config().vocabulary(), i, views);
+            inputs.row(i, i % shape.config().vocabulary(), before + i, views);
         }
-        StepLayout.tiles(inputs, 0, tokens, 0, inputs.table(views, blocks), shape.tileTokens());
+        StepLayout.tiles(inputs, 0, tokens, before, inputs.table(views, blocks), shape.tileTokens());
         inputs.sample(0, tokens - 1);
         inputs.upload(stream);
     }
@@ -254,7 +267,7 @@ public final class StepTimer implements AutoCloseable {
 
     /** Milliseconds of all layers' linear stages of a step with so many prompt tokens. */
     double promptLayers(StepBuffer inputs, int tokens, int gpuBlocks, int repeats) {
-        fillPrompt(inputs, tokens, gpuBlocks);
+        fillPrompt(inputs, 0, tokens, gpuBlocks);
         return time(inputs, Extent.of(tokens, 0).only(LINEAR), repeats);
     }
 

@@ -1,5 +1,6 @@
 package dev.tandem.engine.executor;
 
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.kv.AttentionSpan;
 import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvTier;
@@ -26,7 +27,7 @@ public final class ExecutorLimits {
     private final int slotsPerLayer;
     private final int maxInFlight;
     private final boolean completesWithinStep;
-    private final int piggybackedTokens;
+    private final PiggybackedPrefill piggybacking;
     private final long maxSharedBlocks;
     private final List<Integer> windows;
     private final KvLayout layout;
@@ -50,7 +51,7 @@ public final class ExecutorLimits {
         slotsPerLayer = builder.slotsPerLayer;
         maxInFlight = builder.maxInFlight;
         completesWithinStep = builder.completesWithinStep;
-        piggybackedTokens = builder.piggybackedTokens;
+        piggybacking = builder.piggybacking;
         maxSharedBlocks = builder.maxSharedBlocks;
         windows = builder.windows;
         layout = KvLayout.of(windows, hostBlockTokens, maxBatchTokens);
@@ -144,12 +145,9 @@ public final class ExecutorLimits {
         return completesWithinStep;
     }
 
-    /**
-     * Batch size up to which GEMMs cost little more than for a few tokens, so that prompt tokens can be piggybacked on
-     * decode steps; 0 where each token costs the same.
-     */
-    public int piggybackedTokens() {
-        return piggybackedTokens;
+    /** What prompt tokens cost in decode steps. */
+    public PiggybackedPrefill piggybacking() {
+        return piggybacking;
     }
 
     /**
@@ -211,7 +209,7 @@ public final class ExecutorLimits {
         private int slotsPerLayer;
         private int maxInFlight;
         private boolean completesWithinStep;
-        private int piggybackedTokens;
+        private PiggybackedPrefill piggybacking = PiggybackedPrefill.NONE;
         private long maxSharedBlocks = Long.MAX_VALUE;
         private List<Integer> windows = List.of();
 
@@ -297,9 +295,9 @@ public final class ExecutorLimits {
             return this;
         }
 
-        /** Sets {@link ExecutorLimits#piggybackedTokens}; 0 without it. */
-        public Builder piggybackedTokens(int value) {
-            piggybackedTokens = value;
+        /** Sets {@link ExecutorLimits#piggybacking}; {@link PiggybackedPrefill#NONE} without it. */
+        public Builder piggybacking(PiggybackedPrefill value) {
+            piggybacking = value;
             return this;
         }
 

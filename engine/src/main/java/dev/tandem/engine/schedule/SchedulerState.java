@@ -167,6 +167,11 @@ public final class SchedulerState {
         return mean > 0 ? mean : meanOutput;
     }
 
+    /** Whether enough sequences have ended by themselves for {@link #meanLastOutputs} to be their mean. */
+    public boolean outputsKnown() {
+        return outputs.remaining(0) > 0;
+    }
+
     /** Sequences that have ended with at least one output token. */
     public long ended() {
         return ended;

@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
@@ -70,7 +71,7 @@ public final class AsyncOverlap implements Policy {
     private final Deviations deviations;
     private final boolean cohort;
     private final InFlightLimits limits;
-    private final int piggybackedTokens;
+    private final PiggybackedPrefill piggybacking;
     private final HostPace inFlightPace = new InFlightPace();
     /** Mean seconds of the GPU for a step, without its in-flight tokens. */
     private double meanStep;
@@ -87,7 +88,8 @@ public final class AsyncOverlap implements Policy {
      *     have passed all layers: a cohort. With {@link Deviation#SPREAD_HOST_TOKENS} some enter in each step, so that
      *     the tokens are spread over the layers
      * @param limits of the executor
-     * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 to compute prompts at once
+     * @param piggybacking what prompt tokens cost in decode steps; {@link PiggybackedPrefill#NONE} computes prompts at
+     *     once
      */
     public AsyncOverlap(
             Budget budget,
@@ -95,14 +97,14 @@ public final class AsyncOverlap implements Policy {
             TierRules rules,
             Deviations deviations,
             InFlightLimits limits,
-            int piggybackedTokens) {
+            PiggybackedPrefill piggybacking) {
         this.budget = budget;
         this.predictor = predictor;
         this.rules = rules;
         this.deviations = deviations;
         this.cohort = !deviations.has(Deviation.SPREAD_HOST_TOKENS);
         this.limits = limits;
-        this.piggybackedTokens = piggybackedTokens;
+        this.piggybacking = piggybacking;
     }
 
     @Override
@@ -244,9 +246,9 @@ public final class AsyncOverlap implements Policy {
                                         draft,
                                         hostTokens + 1,
                                         hostContext + draft.state().context(sequence))),
-                piggybackedTokens);
+                piggybacking);
         // each in-flight token gives the CPU one layer's work per step, so the CPU would be idle in long steps
-        long offloadable = Prefills.piggybacks(draft, 0, piggybackedTokens)
+        long offloadable = Prefills.piggybacks(draft, 0, piggybacking)
                 ? 0
                 : offloadablePrefillTokens(draft, hostTokens, hostContext);
         int inFlight = state.inFlight().size();

@@ -1,6 +1,7 @@
 package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -21,10 +22,11 @@ import java.util.List;
  * @param preemption what happens to preempted KV
  * @param queueBypasses max number of later requests that start before one that does not fit; 0 keeps the order of
  *     arrival
- * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 where every row costs the same
+ * @param piggybacking what prompt tokens cost in decode steps
  * @param forecasts whether a sequence starts only with room for the forecast growth of all sequences
  */
-public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, int piggybackedTokens, boolean forecasts)
+public record GpuOnly(
+        Budget budget, Preemption preemption, int queueBypasses, PiggybackedPrefill piggybacking, boolean forecasts)
         implements Policy {
     public GpuOnly {
         if (queueBypasses < 0) {
@@ -33,13 +35,13 @@ public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, i
     }
 
     /** Starts a sequence only with room for the forecast growth of all sequences. */
-    public GpuOnly(Budget budget, Preemption preemption, int queueBypasses, int piggybackedTokens) {
-        this(budget, preemption, queueBypasses, piggybackedTokens, true);
+    public GpuOnly(Budget budget, Preemption preemption, int queueBypasses, PiggybackedPrefill piggybacking) {
+        this(budget, preemption, queueBypasses, piggybacking, true);
     }
 
     /** Starts requests in the order of arrival and piggybacks no prompts. */
     public GpuOnly(Budget budget, Preemption preemption) {
-        this(budget, preemption, 0, 0);
+        this(budget, preemption, 0, PiggybackedPrefill.NONE);
     }
 
     @Override
@@ -49,7 +51,7 @@ public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, i
         if (!kept.evicted()) {
             GpuTier.swapIn(draft);
         }
-        Prefills prefills = new Prefills(true, true, sequence -> false, piggybackedTokens);
+        Prefills prefills = new Prefills(true, true, sequence -> false, piggybacking);
         int maxRows = prefills.maxRows(draft, kept.unfinished());
         prefills.resume(draft, kept.unfinished(), maxRows);
         if (!kept.evicted() && state.inFlight().isEmpty()) {

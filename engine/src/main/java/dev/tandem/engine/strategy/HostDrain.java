@@ -46,9 +46,11 @@ public record HostDrain(GpuOnly gpuOnly, AsyncOverlap overlap, Optional<Pipeline
                 GpuTier.swapInWithInFlight(draft);
             }
         }
-        Prefills prefills = new Prefills(true, true, sequence -> false, gpuOnly.piggybackedTokens());
-        int maxRows = prefills.maxRows(
-                draft, kept.unfinished(), overlap.slots(state.inFlight().size()), 0);
+        Prefills prefills = new Prefills(true, true, sequence -> false, gpuOnly.piggybacking());
+        int slots = overlap.slots(state.inFlight().size());
+        int maxRows = slots == 0
+                ? prefills.maxRows(draft, kept.unfinished())
+                : prefills.maxRows(draft, kept.unfinished(), slots, 0);
         prefills.resume(draft, kept.unfinished(), maxRows);
         if (!kept.evicted()) {
             int hostSequences = state.host().size() + state.inFlight().size();

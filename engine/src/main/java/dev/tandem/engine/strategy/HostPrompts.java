@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
@@ -17,6 +18,8 @@ import java.util.Set;
 enum HostPrompts {
     /** None does: a full host would gain nothing. */
     NONE(false, true),
+    /** None does: the queue lasts, but a full host would gain less than {@link #MIN_GAIN} (ADR 133). */
+    HARDLY_GAINS(false, true),
     /** Piggybacked on decodes, as on the GPU. */
     PIGGYBACKED(true, true),
     /** Piggybacked, though host tokens would hide behind long steps: the queue ends before these would have paid. */
@@ -31,10 +34,10 @@ enum HostPrompts {
     QUEUE_ENDS_PIGGYBACKED(false, true);
 
     /**
-     * Min estimated gain of two sub-batches for which the host is filled though the queue ends soon, with a target per
-     * token. It was found on five simulated whole runs that it mends or might harm. With 0.05 and 0.06 all have 0.998
-     * of GPU-only or more; 0.04 and 0.035 leave osc on an H200 at 0.97, and 0.15 at 0.98 (docs/results/constants.jsonl,
-     * ADR 112).
+     * Min estimated gain for which the host is filled in long steps: with a target per token, though the queue ends
+     * soon, and in any case while it lasts and decodes can carry prompts (ADR 133). For a queue that ends it was found
+     * on five simulated whole runs that it mends or might harm. With 0.05 and 0.06 all have 0.998 of GPU-only or more;
+     * 0.04 and 0.035 leave osc on an H200 at 0.97, and 0.15 at 0.98 (docs/results/constants.jsonl, ADR 112).
      */
     private static final double MIN_GAIN = 0.05;
 
@@ -75,6 +78,11 @@ enum HostPrompts {
     String note() {
         return switch (this) {
             case NONE, PIGGYBACKED, IN_LONG_STEPS, IN_BALANCE -> "";
+            case HARDLY_GAINS ->
+                String.format(
+                        Locale.ROOT,
+                        "no prompt starts on the host, because a full one would gain less than %.0f %%",
+                        100 * MIN_GAIN);
             case PIGGYBACKED_FOR_QUEUE_END -> "prompts stay piggybacked" + QUEUE_ENDS_REASON;
             case QUEUE_ENDS, QUEUE_ENDS_PIGGYBACKED -> "no prompt starts on the host" + QUEUE_ENDS_REASON;
         };
@@ -83,16 +91,21 @@ enum HostPrompts {
     /**
      * Chooses for a draft that has its GPU decodes.
      *
-     * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 for long steps in any case
+     * @param piggybacking what prompt tokens cost in decode steps; with {@link PiggybackedPrefill#NONE} they take long
+     *     ones
      * @param kinds of steps that the strategy may make with a full host
      */
     static HostPrompts of(
-            StepDraft draft, StepPredictor predictor, TierRules rules, Set<Kind> kinds, int piggybackedTokens) {
-        if (piggybackedTokens == 0) {
+            StepDraft draft,
+            StepPredictor predictor,
+            TierRules rules,
+            Set<Kind> kinds,
+            PiggybackedPrefill piggybacking) {
+        if (piggybacking == PiggybackedPrefill.NONE) {
             return IN_LONG_STEPS;
         }
-        if (!Prefills.piggybacks(draft, 0, piggybackedTokens)) {
-            return unlessQueueEnds(draft, predictor, rules);
+        if (!Prefills.piggybacks(draft, 0, piggybacking)) {
+            return unlessQueueEnds(draft, predictor, rules, kinds, piggybacking);
         }
         Estimate best =
                 SpeedupEstimate.best(predictor, kinds, rules.defaultTargets().perTokenNanos(), draft);
@@ -102,37 +115,51 @@ enum HostPrompts {
         // an empty host has no tokens to hide behind long steps; as sequences end, the GPU itself may take the prompts
         boolean hides = best.kind() == Kind.HOST_TOKENS_IN_BOTH && onHost(draft.state()) > 0;
         // prompts of a full host that fit beside decodes cost less there than long steps save (ADR 132)
-        if (!hides || Prefills.piggybacks(draft, best.hostTokens(), piggybackedTokens)) {
+        if (!hides || Prefills.piggybacks(draft, best.hostTokens(), piggybacking)) {
             return PIGGYBACKED;
         }
         // a filled host pays for its long steps only later
-        return switch (unlessQueueEnds(draft, predictor, rules)) {
+        return switch (unlessQueueEnds(draft, predictor, rules, kinds, piggybacking)) {
             case IN_BALANCE -> IN_BALANCE;
             case QUEUE_ENDS, QUEUE_ENDS_PIGGYBACKED -> PIGGYBACKED_FOR_QUEUE_END;
+            case HARDLY_GAINS -> HARDLY_GAINS;
             case NONE, PIGGYBACKED, PIGGYBACKED_FOR_QUEUE_END, IN_LONG_STEPS -> PIGGYBACKED;
         };
     }
 
     /**
      * How prompts start on the host where they take long steps. In these, running requests get few tokens, and after
-     * the queue the run waits for the last of them. So a host without a clear gain pays only for a queue that lasts, or
-     * once it holds more sequences than the GPU decodes: then the estimate is 0 in most steps. Without that exception
-     * two runs of 1000/400 lost 4 % and 7 %; twice as many sequences gives the same (docs/results/constants.jsonl).
+     * the queue the run waits for the last of them. So a host must gain clearly, or more of it for a queue that ends,
+     * or it stays filled once it holds more sequences than the GPU decodes: then the estimate is 0 in most steps.
+     * Without that exception two runs of 1000/400 lost 4 % and 7 %; twice as many sequences gives the same
+     * (docs/results/constants.jsonl).
      *
      * <p>The estimate is the gain of a full host, which must last once the queue has ended (ADR 131). The requests that
      * fill it have half of it on average, so a queue that is hardly longer gains less. While the host is empty, prompts
      * start as in gpu-only.
      */
-    private static HostPrompts unlessQueueEnds(StepDraft draft, StepPredictor predictor, TierRules rules) {
+    private static HostPrompts unlessQueueEnds(
+            StepDraft draft,
+            StepPredictor predictor,
+            TierRules rules,
+            Set<Kind> kinds,
+            PiggybackedPrefill piggybacking) {
         SchedulerState state = draft.state();
         int gpuDecodes = draft.load(0).gpuRows();
         if (gpuDecodes == 0 || allFitGpu(draft)) {
             return IN_LONG_STEPS; // no decode is held up, or the GPU takes all prompts
         }
-        if (rules.queueLasts(state) || state.host().size() > gpuDecodes) {
+        if (state.host().size() > gpuDecodes) {
             return IN_BALANCE;
         }
         long target = rules.defaultTargets().perTokenNanos();
+        if (rules.queueLasts(state)) {
+            boolean gains = !piggybacking.pays(gpuDecodes)
+                    || kinds.stream()
+                            .map(kind -> new SpeedupEstimate(predictor, kind, target))
+                            .anyMatch(kind -> kind.cautiousGain(draft).weighed() >= MIN_GAIN);
+            return gains ? IN_BALANCE : HARDLY_GAINS;
+        }
         Estimate full = new SpeedupEstimate(predictor, Kind.HOST_TOKENS_IN_BOTH, target).lastingGain(draft);
         int onHost = onHost(state);
         int missing = Math.max(0, full.hostTokens() - onHost);

@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Load;
@@ -26,7 +27,7 @@ import java.util.Set;
  * @param deviations from the paper
  * @param gpuKv whether KV may stay on the GPU; false makes FastDecode+ (NEO §5.1)
  * @param kinds of steps that the strategy may make with a full host; the one of most gain says how far prompts fill it
- * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 to compute prompts at once
+ * @param piggybacking what prompt tokens cost in decode steps; {@link PiggybackedPrefill#NONE} computes prompts at once
  */
 public record Pipeline(
         Budget budget,
@@ -35,7 +36,7 @@ public record Pipeline(
         Deviations deviations,
         boolean gpuKv,
         Set<Kind> kinds,
-        int piggybackedTokens) {
+        PiggybackedPrefill piggybacking) {
     /** Min fraction of a linear stage during which the CPU works; below it, the CPU counts as idle. */
     private static final double MIN_BUSY = 0.5;
     /**
@@ -75,7 +76,7 @@ public record Pipeline(
 
     /** Fills the host for two sub-batches alone, and computes prompts at once. */
     public Pipeline(Budget budget, StepPredictor predictor, TierRules rules, Deviations deviations, boolean gpuKv) {
-        this(budget, predictor, rules, deviations, gpuKv, Set.of(Kind.HOST_TOKENS_IN_BOTH), 0);
+        this(budget, predictor, rules, deviations, gpuKv, Set.of(Kind.HOST_TOKENS_IN_BOTH), PiggybackedPrefill.NONE);
     }
 
     /** Drafts a step. */
@@ -183,13 +184,15 @@ public record Pipeline(
             rules.rotate(draft, this::secondsPerToken);
             GpuTier.swapIn(draft);
         }
-        HostPrompts hostPrompts = HostPrompts.of(draft, predictor, rules, kinds, piggybackedTokens);
+        HostPrompts hostPrompts = HostPrompts.of(draft, predictor, rules, kinds, piggybacking);
         draft.note(hostPrompts.note());
         Prefills prefills = new Prefills(
                 chunked,
                 true,
                 sequence -> hostPrompts.start() && rules.mayLiveOnHost(draft, sequence, this::secondsPerToken),
-                hostPrompts.piggybacked() && !Prefills.promptsOutnumberDecodes(draft) ? piggybackedTokens : 0);
+                hostPrompts.piggybacked() && !Prefills.promptsOutnumberDecodes(draft)
+                        ? piggybacking
+                        : PiggybackedPrefill.NONE);
         int most = budget.maxBatchTokens();
         if (hostPrompts == HostPrompts.IN_BALANCE) {
             double tokens = draft.load(0).gpuRows() + hostTokens;
@@ -200,7 +203,10 @@ public record Pipeline(
         }
         maxBatchTokens = Math.min(maxBatchTokens, most);
         int forPrompts = chunked ? rowsForPrompts(state, hostTokens, maxBatchTokens, most) : maxBatchTokens;
-        int maxRows = Math.min(forPrompts, prefills.maxRows(draft, kept.unfinished()));
+        int spread = hostPrompts.start()
+                ? prefills.maxRowsOfBothTiers(draft, kept.unfinished())
+                : prefills.maxRows(draft, kept.unfinished());
+        int maxRows = Math.min(forPrompts, spread);
         prefills.resume(draft, kept.unfinished(), maxRows);
         if (!hostPrompts.start()
                 && draft.ins().size() < state.host().size() + state.inFlight().size()) {

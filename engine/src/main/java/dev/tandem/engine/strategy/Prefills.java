@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.SchedulerState;
@@ -18,21 +19,11 @@ import java.util.function.Predicate;
  *     that is longer than a batch is
  * @param gpu whether new KV may stay on the GPU
  * @param host which sequences' KV may go to the host when the GPU is full, or always when {@code gpu} is false
- * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 where every row costs the same
+ * @param piggybacking what prompt tokens cost in decode steps
  */
-record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int piggybackedTokens) {
-    /** Min decode rows of a step with piggybacked prompts. */
-    private static final int MIN_DECODES = 8;
-    /** Max steps over which the prompts that have room are spread. */
+record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, PiggybackedPrefill piggybacking) {
+    /** Max steps over which the prompts that have room are spread, when prompts start on the host too. */
     private static final int MAX_SPREAD = 32;
-
-    /** Min steps over which they are spread. */
-    private static final int MIN_SPREAD = 2;
-    /**
-     * Without in-flight tokens, prompts are spread over this fraction of the mean output length in steps: an unfinished
-     * prompt holds blocks that other sequences need.
-     */
-    private static final double SPREAD_FRACTION = 1.0 / 6;
     /**
      * Fraction of the GPU pool; with fewer free blocks the next request will have to wait. Of 12 simulated runs of 300
      * requests, 0.2 changes none by more than 0.4 %, and 0.05 one, which is 1.8 % faster with a pool of 54 blocks
@@ -41,7 +32,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
     private static final double NEARLY_FULL = 0.1;
     /**
      * Max prompt tokens of a step with in-flight tokens when no request waits for KV, in multiples of
-     * {@link #piggybackedTokens}: such steps are short enough to keep the CPU busy.
+     * {@link PiggybackedPrefill#maxRows}: such steps are short enough to keep the CPU busy.
      */
     private static final int MAX_WITH_IN_FLIGHT = 4;
     /** Max prompts per step that wait for the prefix of another: each takes time to plan. Not tuned. */
@@ -52,19 +43,37 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
 
     /** Prompts that fill the rest of the batch. */
     Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host) {
-        this(chunked, gpu, host, 0);
+        this(chunked, gpu, host, PiggybackedPrefill.NONE);
     }
 
     /**
-     * Max rows that a step should have. While requests wait for KV, or soon will ({@link #NEARLY_FULL}), only
-     * throughput counts, and prompt tokens are cheapest piggybacked on decode steps. A step then has few enough prompt
-     * tokens that GEMMs take hardly longer, and enough that prompts with room are computed soon ({@link #MAX_SPREAD},
-     * {@link #SPREAD_FRACTION}). Otherwise prompts are computed at once.
+     * Max rows that a step should have when no prompt starts on the host. While requests wait for KV, or soon will
+     * ({@link #NEARLY_FULL}), only throughput counts, and prompt tokens are cheapest piggybacked on decode steps
+     * ({@link PiggybackedPrefill#rows}). Otherwise prompts are computed at once.
      *
      * @param unfinished prompts that have begun
      */
     int maxRows(StepDraft draft, List<Sequence> unfinished) {
-        return maxRows(draft, unfinished, 0, 0);
+        int decodes = draft.totalRows();
+        int maxBatchTokens = draft.budget().maxBatchTokens();
+        Room room = room(draft);
+        if (!piggybacking.pays(decodes) || !kvIsShort(draft, room)) {
+            return maxBatchTokens;
+        }
+        double promptTokens = SpeedupEstimate.promptTokensPerOutput(draft.state()) * room.computed();
+        if (promptTokens == 0) {
+            return spread(draft, unfinished, 0, 0, maxBatchTokens); // no prompt follows those that have begun
+        }
+        int sequences = decodes + unfinished.size() + room.prompts();
+        return Math.min(maxBatchTokens, piggybacking.rows(sequences, promptTokens));
+    }
+
+    /**
+     * Max rows that a step should have when prompts start on the host too, whose tokens need more prompts than those of
+     * the GPU. Prompts with room are spread over a number of steps ({@link #MAX_SPREAD}).
+     */
+    int maxRowsOfBothTiers(StepDraft draft, List<Sequence> unfinished) {
+        return spread(draft, unfinished, 0, 0, draft.budget().maxBatchTokens());
     }
 
     /**
@@ -75,34 +84,38 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
      * @param offloadablePrefillTokens tokens of waiting prompts that have room on the host
      */
     int maxRows(StepDraft draft, List<Sequence> unfinished, int slots, long offloadablePrefillTokens) {
+        if (slots == 0 && offloadablePrefillTokens == 0) {
+            return maxRowsOfBothTiers(draft, unfinished);
+        }
         int maxBatchTokens = draft.budget().maxBatchTokens();
-        int decodes = draft.totalRows() + slots;
-        if (piggybackedTokens == 0) {
+        if (piggybacking == PiggybackedPrefill.NONE) {
             return maxBatchTokens;
         }
-        boolean withoutHost = slots == 0 && offloadablePrefillTokens == 0;
-        int max = withoutHost
-                ? maxBatchTokens
-                : Math.min(maxBatchTokens, roundUpRows(decodes + MAX_WITH_IN_FLIGHT * piggybackedTokens) - slots);
-        if (!piggybacks(decodes, piggybackedTokens)) {
+        int max = roundUpRows(draft.totalRows() + slots + MAX_WITH_IN_FLIGHT * piggybacking.maxRows()) - slots;
+        return spread(draft, unfinished, slots, offloadablePrefillTokens, Math.min(maxBatchTokens, max));
+    }
+
+    /** Max rows that spread prompts with room over {@link #MAX_SPREAD} steps, where they are piggybacked. */
+    private int spread(StepDraft draft, List<Sequence> unfinished, int slots, long offloadable, int max) {
+        int decodes = draft.totalRows() + slots;
+        Room room = room(draft);
+        if (!piggybacking.pays(decodes) || !kvIsShort(draft, room)) {
             return max;
         }
-        long tokens = offloadablePrefillTokens;
+        long tokens = offloadable + room.tokens();
         for (Sequence sequence : unfinished) {
             tokens += sequence.remaining();
         }
-        Room room = room(draft);
-        tokens += room.tokens();
-        if (!room.requestWaits()
-                && room.blocks()
-                        >= NEARLY_FULL * draft.state().kv().pool(KvTier.GPU).size()) {
-            return max;
-        }
-        double spread = withoutHost
-                ? Math.clamp(SPREAD_FRACTION * draft.state().meanOutput(), MIN_SPREAD, MAX_SPREAD)
-                : MAX_SPREAD;
-        int wanted = roundUpRows((int) Math.min(maxBatchTokens, decodes + tokens / spread));
-        return Math.min(max, Math.max(piggybackedTokens, wanted) - slots);
+        int wanted =
+                roundUpRows((int) Math.min(draft.budget().maxBatchTokens(), decodes + tokens / (double) MAX_SPREAD));
+        return Math.min(max, Math.max(piggybacking.maxRows(), wanted) - slots);
+    }
+
+    /** Whether a request waits for KV, or the next one will have to. */
+    private static boolean kvIsShort(StepDraft draft, Room room) {
+        return room.requestWaits()
+                || room.blocks()
+                        < NEARLY_FULL * draft.state().kv().pool(KvTier.GPU).size();
     }
 
     /**
@@ -110,25 +123,33 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
      *
      * @param prompts how many they are
      * @param tokens of these that must be computed
+     * @param length of these
      * @param blocks that stay free beside them; negative if the next one has too few
      * @param requestWaits whether a later request waits for KV
      */
-    private record Room(int prompts, long tokens, int blocks, boolean requestWaits) {}
+    private record Room(int prompts, long tokens, long length, int blocks, boolean requestWaits) {
+        /** The part of a prompt that must be computed, on average; the rest is cached. */
+        double computed() {
+            return length == 0 ? 1 : (double) tokens / length;
+        }
+    }
 
     private static Room room(StepDraft draft) {
         int blocks = draft.freeGpu() - draft.nextBlocks(draft.gpuSequences());
         int freeSequences = draft.budget().maxSequences() - draft.gpuSequences();
         int prompts = 0;
         long tokens = 0;
+        long length = 0;
         for (Sequence sequence : draft.state().waiting().view()) {
             blocks -= draft.missingOnGpu(sequence);
             if (blocks < 0 || --freeSequences < 0 || !draft.roomToGrow(KvTier.GPU, sequence)) {
-                return new Room(prompts, tokens, blocks, true);
+                return new Room(prompts, tokens, length, blocks, true);
             }
             prompts++;
             tokens += sequence.length() - draft.hit(sequence);
+            length += sequence.length();
         }
-        return new Room(prompts, tokens, blocks, false);
+        return new Room(prompts, tokens, length, blocks, false);
     }
 
     /**
@@ -141,21 +162,16 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         return hostEmpty && room(draft).prompts() > draft.load(0).gpuRows();
     }
 
-    /** Whether prompt tokens cost little in a step with so many decodes. */
-    static boolean piggybacks(int decodes, int piggybackedTokens) {
-        return decodes >= MIN_DECODES && decodes < piggybackedTokens;
-    }
-
     /**
      * Whether all prompts can be piggybacked on the GPU's decodes. Each output token of a step, of either tier, comes
      * with as many prompt tokens as waiting requests have per output, on average.
      *
      * @param hostTokens of a step; 0 to count the prompts of GPU decodes alone
      */
-    static boolean piggybacks(StepDraft draft, int hostTokens, int piggybackedTokens) {
+    static boolean piggybacks(StepDraft draft, int hostTokens, PiggybackedPrefill piggybacking) {
         int decodes = draft.load(0).gpuRows();
         double prompts = (decodes + hostTokens) * SpeedupEstimate.promptTokensPerOutput(draft.state());
-        return piggybacks(decodes, piggybackedTokens) && decodes + prompts <= piggybackedTokens;
+        return piggybacking.pays(decodes) && decodes + prompts <= piggybacking.maxRows();
     }
 
     /** Rounds up to a number of rows that GEMMs compute anyway. */

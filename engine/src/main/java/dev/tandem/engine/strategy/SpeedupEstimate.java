@@ -6,6 +6,7 @@ import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 import java.util.Comparator;
 import java.util.Set;
+import java.util.function.ToDoubleFunction;
 
 /**
  * Estimates the gain of a full host tier over gpu-only, with the best number of host tokens per step. The prediction of
@@ -108,9 +109,24 @@ public final class SpeedupEstimate {
      * tokens hide behind prompts, so a host may gain only while there are any.
      */
     Estimate lastingGain(StepDraft gpuOnly) {
-        Estimate now = of(gpuOnly);
-        Estimate afterQueue = of(gpuOnly, Prompts.NONE);
-        return afterQueue.gain() < now.gain() ? afterQueue : now;
+        return lower(cautiousGain(gpuOnly), of(gpuOnly, Prompts.NONE));
+    }
+
+    /**
+     * The lower gain of two lengths of output, until enough requests have ended to tell it: the guess, and the limits
+     * of the requests (ADR 133).
+     */
+    Estimate cautiousGain(StepDraft gpuOnly) {
+        Estimate expected = of(gpuOnly);
+        if (gpuOnly.state().outputsKnown()) {
+            return expected;
+        }
+        return lower(expected, of(gpuOnly, prompts(gpuOnly.state(), SpeedupEstimate::maxOutput)));
+    }
+
+    /** The estimate of less gain; the first if both have the same. */
+    private static Estimate lower(Estimate first, Estimate second) {
+        return second.gain() < first.gain() ? second : first;
     }
 
     private Estimate of(StepDraft gpuOnly, Prompts prompts) {
@@ -159,7 +175,11 @@ public final class SpeedupEstimate {
 
     /** As many output tokens as those that ended last had, and no more than the request's limit allows. */
     private static double expectedOutput(SchedulerState state, Sequence sequence) {
-        return Math.clamp(state.meanLastOutputs(), 1, Math.max(1, sequence.limit() - sequence.length()));
+        return Math.clamp(state.meanLastOutputs(), 1, maxOutput(sequence));
+    }
+
+    private static int maxOutput(Sequence sequence) {
+        return Math.max(1, sequence.limit() - sequence.length());
     }
 
     /** Mean expected output tokens of the requests that wait first; 0 while none waits. */
@@ -185,6 +205,10 @@ public final class SpeedupEstimate {
      * and no more than its own limit allows: before requests have ended, their length is a guess.
      */
     private static Prompts prompts(SchedulerState state) {
+        return prompts(state, sequence -> expectedOutput(state, sequence));
+    }
+
+    private static Prompts prompts(SchedulerState state, ToDoubleFunction<Sequence> output) {
         double tokens = 0;
         double pairs = 0;
         double outputs = 0;
@@ -194,7 +218,7 @@ public final class SpeedupEstimate {
             int context = state.context(sequence);
             tokens += length;
             pairs += context * (length - 0.5 * context);
-            outputs += expectedOutput(state, sequence);
+            outputs += output.applyAsDouble(sequence);
             if (++count == SAMPLE) {
                 break;
             }

@@ -1,6 +1,7 @@
 package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Load;
 import dev.tandem.engine.schedule.StepDraft;
@@ -134,7 +135,8 @@ public final class StepPredictor {
         double cpu = cost.cpuAttention(hostTokens, (long) hostTokens * hostContext);
         return outsideLayers(rows + hostTokens, rows + hostTokens)
                 + cost.layers()
-                        * (cost.linear(rows + hostTokens + promptRows) + sameLayerAttention(gpu, cpu, hostTokens));
+                        * (PiggybackedPrefill.mixed(cost::linear, rows + hostTokens, promptRows)
+                                + sameLayerAttention(gpu, cpu, hostTokens));
     }
 
     /** Seconds of a step of two sub-batches that take turns layer by layer (NEO §3.2). */
@@ -280,11 +282,17 @@ public final class StepPredictor {
         return mixed(rows, tokens, 0, 0);
     }
 
-    /** Seconds of such a step with prompt tokens as well; {@code pairs} counts pairs of prompt and context token. */
+    /**
+     * Seconds of such a step with prompt tokens as well, on average where steps of different length take less time.
+     *
+     * @param pairs of prompt token and context token
+     */
     double mixed(int rows, long tokens, int promptRows, long pairs) {
         return outsideLayers(rows, rows)
                 + cost.layers()
-                        * (cost.linear(rows + promptRows) + cost.gpuAttention(tokens) + cost.prefillAttention(pairs));
+                        * (PiggybackedPrefill.mixed(cost::linear, rows, promptRows)
+                                + cost.gpuAttention(tokens)
+                                + cost.prefillAttention(pairs));
     }
 
     /** Seconds of gpu-only per decoded token of the load; of a single decode where the load has none. */

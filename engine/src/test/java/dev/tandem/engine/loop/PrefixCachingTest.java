@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.kv.PrefixCacheOptions;
 import dev.tandem.engine.kv.PrefixCacheUse;
@@ -357,7 +358,7 @@ class PrefixCachingTest {
         ContentExecutor small = new ContentExecutor(2, 10, 0, 40, 40, Readiness.allEarly());
         EngineHarness tight = new EngineHarness(
                 small,
-                PolicyScheduler.of(new GpuOnly(BUDGET, Preemption.RECOMPUTE, 0, 0, false)),
+                PolicyScheduler.of(new GpuOnly(BUDGET, Preemption.RECOMPUTE, 0, PiggybackedPrefill.NONE, false)),
                 BUDGET,
                 PrefixCacheOptions.on(1));
         int[] other = IntStream.range(100, 114).toArray();

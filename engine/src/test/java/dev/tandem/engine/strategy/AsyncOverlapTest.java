@@ -2,7 +2,9 @@ package dev.tandem.engine.strategy;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.engine.cost.CheapRows;
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -31,7 +33,7 @@ class AsyncOverlapTest {
                 new TierRules(new LatencyTargets(0, targetSeconds * 1_000_000_000), 0, 0),
                 Deviations.of(Fidelity.TANDEM),
                 InFlightLimits.UNLIMITED,
-                0);
+                PiggybackedPrefill.NONE);
     }
 
     private boolean keepsTargetAfterAStep(AsyncOverlap overlap) {
@@ -110,7 +112,7 @@ class AsyncOverlapTest {
         StepPredictor predictor = new StepPredictor(TestProfile.withCpu(1000), true, 0);
         Deviations deviations = Deviations.of(Fidelity.TANDEM);
         InFlightLimits limits = new InFlightLimits(64, 64, true);
-        AsyncOverlap overlap = new AsyncOverlap(budget, predictor, rules, deviations, limits, 64);
+        AsyncOverlap overlap = new AsyncOverlap(budget, predictor, rules, deviations, limits, CheapRows.upTo(64));
         return overlap.draft(scene.state, new Decision()).load(0);
     }
 
@@ -151,7 +153,8 @@ class AsyncOverlapTest {
         StepPredictor predictor = new StepPredictor(TestProfile.withCpu(1000), true, 0);
         InFlightLimits limits = new InFlightLimits(64, 64, true);
         Deviations deviations = Deviations.of(Fidelity.TANDEM);
-        AsyncOverlap overlap = new AsyncOverlap(budget, predictor, TierRules.neutral(), deviations, limits, 64);
+        AsyncOverlap overlap =
+                new AsyncOverlap(budget, predictor, TierRules.neutral(), deviations, limits, CheapRows.upTo(64));
         for (StepDraft draft :
                 List.of(overlap.draft(scene.state, new Decision()), overlap.draftAsIfInFlight(scene.state))) {
             assertThat(draft.admissions()).hasSize(2);
@@ -163,7 +166,8 @@ class AsyncOverlapTest {
     /** Steps of 20 s and more; the CPU attends for 0.1 s per token of context. */
     private static AsyncOverlap overlap(Fidelity fidelity, InFlightLimits limits) {
         StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
-        return new AsyncOverlap(LARGE, predictor, TierRules.neutral(), Deviations.of(fidelity), limits, 0);
+        return new AsyncOverlap(
+                LARGE, predictor, TierRules.neutral(), Deviations.of(fidelity), limits, PiggybackedPrefill.NONE);
     }
 
     private static AsyncOverlap overlap() {
@@ -323,8 +327,8 @@ class AsyncOverlapTest {
         }
         StepPredictor predictor = new StepPredictor(cost, true, 0);
         Deviations deviations = Deviations.of(Fidelity.TANDEM);
-        AsyncOverlap overlap =
-                new AsyncOverlap(budget, predictor, TierRules.neutral(), deviations, InFlightLimits.UNLIMITED, 0);
+        AsyncOverlap overlap = new AsyncOverlap(
+                budget, predictor, TierRules.neutral(), deviations, InFlightLimits.UNLIMITED, PiggybackedPrefill.NONE);
         return overlap.offloadablePrefillTokens(new StepDraft(scene.state, budget), 1, hostContext);
     }
 

@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.cost.CheapRows;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Policy;
@@ -21,7 +22,7 @@ public final class ChangingStrategies implements Policy {
         random = new SplittableRandom(seed);
         var options = Strategy.Options.builder(budget)
                 .inFlight(new InFlightLimits(64, 1024, true))
-                .piggybackedTokens(64)
+                .piggybacking(CheapRows.upTo(64))
                 .build();
         Stream<Policy> known =
                 Stream.of(Strategy.values()).map(strategy -> strategy.policy(options, TestProfile.withCpu(100)));

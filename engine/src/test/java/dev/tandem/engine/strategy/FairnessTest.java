@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.cost.CheapRows;
 import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
@@ -47,7 +48,7 @@ class FairnessTest {
                 .preemption(Preemption.RECOMPUTE)
                 .rules(rules)
                 .queueBypasses(8)
-                .piggybackedTokens(16)
+                .piggybacking(CheapRows.upTo(16))
                 .build();
         PolicyScheduler scheduler = PolicyScheduler.of(strategy.policy(options, TestProfile.withCpu(10)));
         SplittableRandom random = new SplittableRandom(11);

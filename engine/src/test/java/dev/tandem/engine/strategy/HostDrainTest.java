@@ -3,6 +3,7 @@ package dev.tandem.engine.strategy;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
@@ -22,8 +23,8 @@ class HostDrainTest {
         StepPredictor predictor = new StepPredictor(cost, true, 0);
         TierRules rules = new TierRules(new LatencyTargets(0, 1), 0, 0);
         Deviations deviations = Deviations.of(Fidelity.TANDEM);
-        AsyncOverlap overlap =
-                new AsyncOverlap(BUDGET, predictor, rules, deviations, new InFlightLimits(64, 64, true), 0);
+        AsyncOverlap overlap = new AsyncOverlap(
+                BUDGET, predictor, rules, deviations, new InFlightLimits(64, 64, true), PiggybackedPrefill.NONE);
         Pipeline pipeline = new Pipeline(BUDGET, predictor, rules, deviations, true);
         return new HostDrain(new GpuOnly(BUDGET, Preemption.SWAP), overlap, Optional.of(pipeline));
     }
@@ -89,7 +90,7 @@ class HostDrainTest {
                 rules,
                 Deviations.of(Fidelity.TANDEM),
                 new InFlightLimits(64, 64, true),
-                0);
+                PiggybackedPrefill.NONE);
         HostDrain drain = new HostDrain(new GpuOnly(BUDGET, Preemption.SWAP), overlap, Optional.empty());
         Scene scene = new Scene(20, 100, BUDGET);
         Sequence inFlight = scene.inFlight(10);

@@ -3,7 +3,9 @@ package dev.tandem.engine.strategy;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
+import dev.tandem.engine.cost.CheapRows;
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
@@ -28,7 +30,7 @@ import org.junit.jupiter.params.provider.CsvSource;
  */
 class HostGainTest {
     private static final Budget BUDGET = new Budget(400, 80, 400);
-    private static final int PIGGYBACKED = 64;
+    private static final PiggybackedPrefill PIGGYBACKED = CheapRows.upTo(64);
 
     private static Scene fullGpu() {
         return fullGpu(200);
@@ -46,11 +48,11 @@ class HostGainTest {
         return scene;
     }
 
-    private static Pipeline pipeline(CostModel cost, int piggybackedTokens) {
-        return pipeline(BUDGET, cost, piggybackedTokens);
+    private static Pipeline pipeline(CostModel cost, PiggybackedPrefill piggybacking) {
+        return pipeline(BUDGET, cost, piggybacking);
     }
 
-    private static Pipeline pipeline(Budget budget, CostModel cost, int piggybackedTokens) {
+    private static Pipeline pipeline(Budget budget, CostModel cost, PiggybackedPrefill piggybacking) {
         return new Pipeline(
                 budget,
                 new StepPredictor(cost, true, 0),
@@ -58,11 +60,11 @@ class HostGainTest {
                 Deviations.of(Fidelity.TANDEM),
                 true,
                 Set.of(Kind.HOST_TOKENS_IN_BOTH),
-                piggybackedTokens);
+                piggybacking);
     }
 
-    private static StepDraft draft(Scene scene, CostModel cost, int piggybackedTokens) {
-        return pipeline(cost, piggybackedTokens).withoutHostTokens(scene.state);
+    private static StepDraft draft(Scene scene, CostModel cost, PiggybackedPrefill piggybacking) {
+        return pipeline(cost, piggybacking).withoutHostTokens(scene.state);
     }
 
     /**
@@ -95,6 +97,18 @@ class HostGainTest {
         for (int i = 0; i < steps; i++) {
             pipeline.completed(new StepDraft(scene.state, BUDGET), 1);
             scene.committer.remove(queue.remove());
+        }
+        return scene;
+    }
+
+    /** A queue of 60 that has not shrunk for a window. */
+    private static Scene queueThatLasts(Pipeline pipeline, int gpuBlocks, int prompt, int limit) {
+        Scene scene = scene(gpuBlocks, limit);
+        for (int i = 0; i < 60; i++) {
+            scene.waiting(prompt);
+        }
+        for (int step = 0; step < 1024; step++) {
+            pipeline.completed(new StepDraft(scene.state, BUDGET), 1);
         }
         return scene;
     }
@@ -132,7 +146,7 @@ class HostGainTest {
         for (int i = 0; i < 1650; i++) {
             scene.waiting(100);
         }
-        assertThat(Scene.text(draft(scene, TestProfile.withCpu(0.01), PIGGYBACKED)))
+        assertThat(Scene.text(draft(scene, TestProfile.withCpu(100), PIGGYBACKED)))
                 .contains("r8+100host");
     }
 
@@ -150,7 +164,7 @@ class HostGainTest {
         Pipeline pipeline = pipeline(new Budget(2000, 40, 2000), TestProfile.withCpu(0.01), PIGGYBACKED);
         StepDraft draft = pipeline.withoutHostTokens(queueThatEnds(pipeline, 200, 0).state);
         assertThat(draft.note()).contains("no prompt starts on the host");
-        assertThat(draft.totalRows()).isEqualTo(PIGGYBACKED);
+        assertThat(draft.totalRows()).isEqualTo(PIGGYBACKED.maxRows());
     }
 
     /** So few decodes save little where prompts are piggybacked on them. */
@@ -173,19 +187,44 @@ class HostGainTest {
         assertThat(draft.totalRows()).as("512, less one for the host token").isEqualTo(511);
     }
 
-    /** Eight decodes come with 10 or 200 prompt tokens each, and GEMMs are efficient from 512 rows on. */
-    @ParameterizedTest
-    @CsvSource({"100, 110, 1024", "200, 201, 1608"})
-    void promptsThatHoldUpDecodesComeInBalanceWithThem(int prompt, int limit, int rows) {
+    /** Eight decodes come with 8 prompt tokens each, and GEMMs are efficient from 512 rows on. */
+    @Test
+    void promptsThatHoldUpDecodesComeInBalanceWithThem() {
         Pipeline pipeline = pipeline(new Budget(4000, 40, 4000), TestProfile.withCpu(100), PIGGYBACKED);
-        Scene scene = scene(316, limit);
-        for (int i = 0; i < 60; i++) {
-            scene.waiting(prompt);
+        Scene scene = queueThatLasts(pipeline, 316, 160, 180);
+        assertThat(pipeline.withoutHostTokens(scene.state).totalRows()).isEqualTo(1024);
+    }
+
+    /** Long steps with 200 prompt tokens per output are full of prompts, so that host tokens hardly add to them. */
+    @Test
+    void noPromptTakesALongStepForAHostThatHardlyGainsThoughTheQueueLasts() {
+        Pipeline pipeline = pipeline(new Budget(4000, 40, 4000), TestProfile.withCpu(100), PIGGYBACKED);
+        Scene scene = queueThatLasts(pipeline, 26, 200, 201);
+        assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH)).isEqualTo(HostPrompts.HARDLY_GAINS);
+        assertThat(HostPrompts.HARDLY_GAINS.note()).contains("would gain less than 5 %");
+    }
+
+    /** Until requests have ended, their outputs may be as long as they allow: 4,000 tokens, or the 200 of a guess. */
+    @Test
+    void aGainThatNeedsShortOutputsDoesNotFillTheHostUntilTheyAreKnown() {
+        StepPredictor predictor = new StepPredictor(TestProfile.withCpu(2), true, 0);
+        Scene scene = new Scene(900, 40_000, BUDGET).limit(8000);
+        for (int i = 0; i < 8; i++) {
+            scene.gpu(375);
         }
-        for (int step = 0; step < 1024; step++) {
-            pipeline.completed(new StepDraft(scene.state, BUDGET), 1); // the queue does not shrink, so it lasts
+        for (int i = 0; i < 15; i++) {
+            scene.waiting(4000);
         }
-        assertThat(pipeline.withoutHostTokens(scene.state).totalRows()).isEqualTo(rows);
+        SpeedupEstimate estimate = new SpeedupEstimate(predictor, Kind.HOST_TOKENS_IN_BOTH, 0);
+        StepDraft decodes = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
+        double guessed = estimate.of(decodes).gain();
+        assertThat(estimate.cautiousGain(decodes).gain()).isLessThan(guessed);
+        for (int i = 0; i < 16; i++) {
+            scene.committer.remove(scene.gpu(8)); // one token of output
+        }
+        StepDraft known = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
+        assertThat(estimate.cautiousGain(known).gain())
+                .isEqualTo(estimate.of(known).gain());
     }
 
     @Test
@@ -326,7 +365,7 @@ class HostGainTest {
     @Test
     void promptsBesideFewDecodesTakeLongStepsForAQueueThatLasts() {
         Pipeline pipeline = pipeline(TestProfile.model(), PIGGYBACKED);
-        Scene scene = besideFewDecodes(7, 125);
+        Scene scene = besideFewDecodes(12, 125);
         HostPrompts ends = chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH);
         assertThat(ends).isEqualTo(HostPrompts.PIGGYBACKED_FOR_QUEUE_END);
         assertThat(ends.note())
@@ -359,7 +398,8 @@ class HostGainTest {
     void promptsFillTheHostWhateverItGainsWhereTheyDoNotPiggyback() {
         Scene scene = fullGpu();
         scene.waiting(100);
-        assertThat(Scene.text(draft(scene, TestProfile.withCpu(0.01), 0))).contains("r8+100host");
+        assertThat(Scene.text(draft(scene, TestProfile.withCpu(0.01), PiggybackedPrefill.NONE)))
+                .contains("r8+100host");
     }
 
     @Test
@@ -368,7 +408,8 @@ class HostGainTest {
         Scene scene = fullGpu();
         scene.host(40);
         scene.waiting(4);
-        assertThat(Scene.text(draft(scene, TestProfile.withCpu(0.01), 0))).contains("r9+4");
+        assertThat(Scene.text(draft(scene, TestProfile.withCpu(0.01), PiggybackedPrefill.NONE)))
+                .contains("r9+4");
         assertThat(Scene.text(draft(scene, TestProfile.withCpu(0.01), PIGGYBACKED)))
                 .isEqualTo("[r0 r1 r2 r3 r4 r5 r6 r7]");
     }

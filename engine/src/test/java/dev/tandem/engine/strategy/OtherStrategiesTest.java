@@ -3,6 +3,8 @@ package dev.tandem.engine.strategy;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.tandem.engine.cost.CheapRows;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
@@ -144,7 +146,7 @@ class OtherStrategiesTest {
 
     @Test
     void prefillsArePiggybackedOnlyWhenOthersWaitForKv() {
-        GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
+        GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, CheapRows.upTo(16));
         Scene scene = nineDecoding(80, 200);
         scene.waiting(100);
         assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
@@ -153,19 +155,19 @@ class OtherStrategiesTest {
         scene.waiting(100); // 25 blocks each; 80 - 27 are free, 9 of them reserved for growth
         StepDraft draft = policy.draft(scene.state, new Decision());
         assertThat(draft.load(0).rows())
-                .as("9 and 100 over 32 steps, rounded up to 64")
-                .isEqualTo(64);
-        GpuOnly wide = new GpuOnly(BUDGET, Preemption.SWAP, 0, 96);
+                .as("9 decodes and 7 prompt tokens: more rows cost as much as they do")
+                .isEqualTo(16);
+        GpuOnly wide = new GpuOnly(BUDGET, Preemption.SWAP, 0, CheapRows.upTo(96));
         assertThat(wide.draft(scene.state, new Decision()).load(0).rows())
                 .as("as many as can be piggybacked")
                 .isEqualTo(96);
-        GpuOnly none = new GpuOnly(BUDGET, Preemption.SWAP, 0, 0);
+        GpuOnly none = new GpuOnly(BUDGET, Preemption.SWAP, 0, PiggybackedPrefill.NONE);
         assertThat(none.draft(scene.state, new Decision()).load(0).rows()).isEqualTo(109);
     }
 
     @Test
     void prefillsArePiggybackedWhenTheyLeaveLittleForTheNext() {
-        GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
+        GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, CheapRows.upTo(16));
         Scene scene = nineDecoding(80, 200);
         scene.waiting(144); // 36 blocks; of 80, 27 are used and 9 reserved for growth: 8 are left
         assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
@@ -174,35 +176,15 @@ class OtherStrategiesTest {
         Scene fuller = nineDecoding(80, 200);
         fuller.waiting(148); // 7 are left
         assertThat(policy.draft(fuller.state, new Decision()).load(0).rows())
-                .as("9 and 148 over 32 steps, rounded up to 64")
-                .isEqualTo(64);
-    }
-
-    @Test
-    void prefillsArePiggybackedOverFewerStepsWhereOutputsAreShort() {
-        GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
-        Scene scene = nineDecoding(200, 400);
-        for (int i = 0; i < 3; i++) {
-            scene.waiting(300); // 75 blocks each; 200 - 27 are free, 9 of them reserved for growth
-        }
-        assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
-                .as("9 and 600 over 32 steps, rounded up to 64")
-                .isEqualTo(64);
-        for (int i = 0; i < 100; i++) {
-            scene.committer.remove(scene.gpu(4)); // one token of output
-        }
-        double spread = scene.state.meanOutput() / 6;
-        assertThat(spread).isBetween(1.5, 2.0);
-        assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
-                .as("9 and 600 over two steps, rounded up to 64")
-                .isEqualTo(320);
+                .as("9 decodes and 7 prompt tokens")
+                .isEqualTo(16);
     }
 
     @Test
     void promptsThatFitTheGpuAreComputedAtOnce() {
         Strategy.Options options = Strategy.Options.builder(BUDGET)
                 .inFlight(new InFlightLimits(8, 64, false))
-                .piggybackedTokens(16)
+                .piggybacking(CheapRows.upTo(16))
                 .build();
         Policy policy = Strategy.ASYNC_OVERLAP.policy(options, TestProfile.withCpu(100));
         Scene scene = new Scene(200, 200, BUDGET).limit(400);
@@ -291,7 +273,7 @@ class OtherStrategiesTest {
     void promptsLeaveRowsToTheSlotsOfInFlightTokens() {
         Strategy.Options options = Strategy.Options.builder(BUDGET)
                 .inFlight(new InFlightLimits(8, 64, false))
-                .piggybackedTokens(16)
+                .piggybacking(CheapRows.upTo(16))
                 .build();
         Policy policy = Strategy.ASYNC_OVERLAP.policy(options, TestProfile.model());
         Scene scene = new Scene(200, 200, BUDGET).limit(400);
@@ -424,7 +406,7 @@ class OtherStrategiesTest {
                 TierRules.neutral(),
                 Deviations.of(Fidelity.PRINTED),
                 InFlightLimits.UNLIMITED,
-                0);
+                PiggybackedPrefill.NONE);
         assertThat(scene.draft(cohort)).isEqualTo("[r0]");
     }
 

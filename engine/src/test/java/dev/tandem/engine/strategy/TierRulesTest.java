@@ -2,6 +2,7 @@ package dev.tandem.engine.strategy;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
@@ -140,7 +141,8 @@ class TierRulesTest {
         StepDraft draft = new StepDraft(scene.state, BUDGET);
         new Neo(pipeline, predictor, Optional.empty()).completed(draft, 4);
         assertThat(rules.meanStepSeconds()).isEqualTo(4);
-        AsyncOverlap async = new AsyncOverlap(BUDGET, predictor, rules, printed, InFlightLimits.UNLIMITED, 0);
+        AsyncOverlap async =
+                new AsyncOverlap(BUDGET, predictor, rules, printed, InFlightLimits.UNLIMITED, PiggybackedPrefill.NONE);
         new Apex(BUDGET, predictor, pipeline, async, printed, 0).completed(draft, 260);
         assertThat(rules.meanStepSeconds())
                 .as("4 + (260 - 4) / 256, though both of its policies have the rules")

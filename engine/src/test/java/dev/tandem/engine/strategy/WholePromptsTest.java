@@ -2,6 +2,7 @@ package dev.tandem.engine.strategy;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.engine.cost.CheapRows;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -20,7 +21,7 @@ class WholePromptsTest {
                 .rules(new TierRules(new LatencyTargets(0, 1), 0, 0))
                 .deviations(Deviations.of(Fidelity.TANDEM).with(Deviation.CHUNKED_PREFILL, chunked))
                 .inFlight(InFlightLimits.UNLIMITED)
-                .piggybackedTokens(64)
+                .piggybacking(CheapRows.upTo(64))
                 .build();
         return strategy.policy(options, TestProfile.model()).draft(scene.state, new Decision());
     }

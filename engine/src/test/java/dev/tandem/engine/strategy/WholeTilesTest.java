@@ -3,6 +3,7 @@ package dev.tandem.engine.strategy;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.kv.KvCache;
 import dev.tandem.engine.kv.PrefillStaging;
@@ -48,7 +49,7 @@ class WholeTilesTest {
                 Deviations.of(Fidelity.TANDEM).with(Deviation.WHOLE_TILES, wholeTiles),
                 true,
                 Set.of(Kind.HOST_TOKENS_IN_BOTH),
-                0);
+                PiggybackedPrefill.NONE);
     }
 
     /** A step with one decode on the GPU, host tokens of equal context, and prompts that fill it. */

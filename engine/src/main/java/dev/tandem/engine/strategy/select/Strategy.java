@@ -2,6 +2,7 @@ package dev.tandem.engine.strategy.select;
 
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.schedule.Budget;
@@ -290,7 +291,8 @@ public enum Strategy {
      * @param deviations from the papers
      * @param queueBypasses max number of later requests that start before one that does not fit
      * @param inFlight limits of the executor for in-flight tokens
-     * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 to compute prompts at once
+     * @param piggybacking what prompt tokens cost in decode steps; {@link PiggybackedPrefill#NONE} computes prompts at
+     *     once
      */
     public record Options(
             Budget budget,
@@ -299,7 +301,7 @@ public enum Strategy {
             Deviations deviations,
             int queueBypasses,
             InFlightLimits inFlight,
-            int piggybackedTokens) {
+            PiggybackedPrefill piggybacking) {
         /** Options of which only the budget is set. */
         public static Options of(Budget budget) {
             return builder(budget).build();
@@ -318,7 +320,7 @@ public enum Strategy {
             private Deviations deviations = Deviations.of(Fidelity.TANDEM);
             private int queueBypasses;
             private InFlightLimits inFlight = InFlightLimits.UNLIMITED;
-            private int piggybackedTokens;
+            private PiggybackedPrefill piggybacking = PiggybackedPrefill.NONE;
 
             private Builder(Budget budget) {
                 this.budget = budget;
@@ -354,15 +356,15 @@ public enum Strategy {
                 return this;
             }
 
-            /** Sets the rows of a step up to which prompt tokens cost little; 0 to compute prompts at once. */
-            public Builder piggybackedTokens(int value) {
-                piggybackedTokens = value;
+            /** Sets what prompt tokens cost in decode steps; {@link PiggybackedPrefill#NONE} without it. */
+            public Builder piggybacking(PiggybackedPrefill value) {
+                piggybacking = value;
                 return this;
             }
 
             /** Builds the options. */
             public Options build() {
-                return new Options(budget, preemption, rules, deviations, queueBypasses, inFlight, piggybackedTokens);
+                return new Options(budget, preemption, rules, deviations, queueBypasses, inFlight, piggybacking);
             }
         }
     }
@@ -525,16 +527,16 @@ public enum Strategy {
                 options.budget(),
                 options.preemption(),
                 rules.has(Deviation.QUEUE_BYPASS) ? options.queueBypasses() : 0,
-                piggybackedTokens(options),
+                piggybacking(options),
                 rules.has(Deviation.ROOM_TO_GROW));
     }
 
-    /** Rows up to which prompts are piggybacked; 0 for whole prompts, which may be longer than such a step. */
-    private static int piggybackedTokens(Options options) {
+    /** What piggybacked prompts cost; whole prompts are not piggybacked, since they may be longer than such a step. */
+    private static PiggybackedPrefill piggybacking(Options options) {
         Deviations rules = options.deviations();
         return rules.has(Deviation.PIGGYBACKED_PREFILL) && rules.has(Deviation.CHUNKED_PREFILL)
-                ? options.piggybackedTokens()
-                : 0;
+                ? options.piggybacking()
+                : PiggybackedPrefill.NONE;
     }
 
     HostDrain drain(Options options, CostModel cost) {
@@ -546,7 +548,7 @@ public enum Strategy {
                 rules,
                 Deviations.of(Fidelity.TANDEM),
                 options.inFlight(),
-                piggybackedTokens(options));
+                piggybacking(options));
         Optional<Pipeline> pipeline = kinds.contains(Kind.TWO_SUB_BATCHES_WITH_PROMPTS)
                 ? Optional.of(new Pipeline(options.budget(), paper(cost), rules, Deviations.of(Fidelity.TANDEM), true))
                 : Optional.empty();
@@ -604,16 +606,11 @@ public enum Strategy {
                 read,
                 gpuKv,
                 pipelineKinds(options),
-                piggybackedTokens(options));
+                piggybacking(options));
     }
 
     private static AsyncOverlap asyncOverlap(Options options, CostModel cost, Deviations deviations) {
         return new AsyncOverlap(
-                options.budget(),
-                paper(cost),
-                options.rules(),
-                deviations,
-                options.inFlight(),
-                piggybackedTokens(options));
+                options.budget(), paper(cost), options.rules(), deviations, options.inFlight(), piggybacking(options));
     }
 }

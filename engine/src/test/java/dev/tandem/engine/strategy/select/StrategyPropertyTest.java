@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.cost.CheapRows;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.kv.KvWindow;
@@ -408,7 +409,7 @@ class StrategyPropertyTest {
                     .deviations(deviations)
                     .queueBypasses(random.nextInt(4))
                     .inFlight(inFlightTokens)
-                    .piggybackedTokens(random.nextInt(40))
+                    .piggybacking(CheapRows.upTo(random.nextInt(40)))
                     .build();
             StepPredictor predictor = new StepPredictor(cost, true, 8);
             SelectorLimits limits = new SelectorLimits(0.01, 2, 4, 2, 4, 8);

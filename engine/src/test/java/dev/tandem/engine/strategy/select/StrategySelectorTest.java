@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.within;
 import dev.tandem.engine.JfrRecording;
 import dev.tandem.engine.cost.Component;
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
@@ -559,7 +560,7 @@ class StrategySelectorTest {
         scene.gpu(9);
         scene.waiting(40);
         scene.waiting(8); // starts before the prompt that does not fit
-        Policy bypassing = new GpuOnly(BUDGET, Preemption.SWAP, 4, 0);
+        Policy bypassing = new GpuOnly(BUDGET, Preemption.SWAP, 4, PiggybackedPrefill.NONE);
         StrategySelector selector = selector(idle(new boolean[] {false}), bypassing, predictor, LIMITS);
         Decision why = new Decision();
         assertThat(Scene.text(selector.draft(scene.state, why)))

@@ -4,6 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.cost.CheapRows;
+import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -85,12 +87,12 @@ class StrategyTest {
         Strategy.Options options = Strategy.Options.builder(BUDGET)
                 .deviations(inOrder)
                 .queueBypasses(5)
-                .piggybackedTokens(16)
+                .piggybacking(CheapRows.upTo(16))
                 .build();
         GpuOnly drain = Strategy.ADAPTIVE.drain(options, TestProfile.model()).gpuOnly();
         assertThat(drain).isEqualTo(Strategy.gpuOnly(options));
         assertThat(drain.queueBypasses()).isZero();
-        assertThat(drain.piggybackedTokens()).isZero();
+        assertThat(drain.piggybacking()).isSameAs(PiggybackedPrefill.NONE);
         assertThat(drain.forecasts()).isFalse();
     }
 }
