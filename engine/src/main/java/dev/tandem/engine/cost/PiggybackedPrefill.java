@@ -88,14 +88,14 @@ public final class PiggybackedPrefill {
      * The rows of steps with prompts that decode most tokens per second while requests keep coming (ADR 133). Each
      * sequence that ends makes room for a prompt, which holds blocks without a decode until it is computed. With many
      * rows prompts take few steps, and one at a time is computed. With few rows each step has prompt tokens, and as
-     * many sequences decode as these make. Where the decodes of all would be as many as the rows that cost little,
-     * prompts are computed at once.
+     * many sequences decode as these make. Where all sequences would have more decodes than rows are measured, prompts
+     * are computed at once.
      *
      * @param sequences that have room on the GPU, those whose prompt is not computed included
      * @param promptTokens that come with each output token, on average
      */
     public int rows(int sequences, double promptTokens) {
-        if (sequences >= maxRows) {
+        if (sequences >= rows[rows.length - 1]) {
             return Integer.MAX_VALUE;
         }
         int best = maxRows;

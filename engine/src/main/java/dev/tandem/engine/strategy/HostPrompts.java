@@ -8,6 +8,7 @@ import dev.tandem.engine.strategy.SpeedupEstimate.Estimate;
 import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
 import java.util.Locale;
 import java.util.Set;
+import java.util.function.Predicate;
 
 /**
  * How prompts start on the host.
@@ -154,22 +155,28 @@ enum HostPrompts {
         }
         long target = rules.defaultTargets().perTokenNanos();
         if (rules.queueLasts(state)) {
-            boolean gains = !piggybacking.pays(gpuDecodes)
-                    || kinds.stream()
-                            .map(kind -> new SpeedupEstimate(predictor, kind, target))
-                            .anyMatch(kind -> kind.cautiousGain(draft).weighed() >= MIN_GAIN);
-            return gains ? IN_BALANCE : HARDLY_GAINS;
+            Predicate<Kind> gains = kind -> new SpeedupEstimate(predictor, kind, target)
+                            .cautiousGain(draft)
+                            .weighed()
+                    >= minGain(target);
+            if (!piggybacking.pays(gpuDecodes) || gains.test(Kind.HOST_TOKENS_IN_BOTH)) {
+                return IN_BALANCE;
+            }
+            return kinds.stream().anyMatch(gains) ? PIGGYBACKED : HARDLY_GAINS;
         }
         Estimate full = new SpeedupEstimate(predictor, Kind.HOST_TOKENS_IN_BOTH, target).lastingGain(draft);
         int onHost = onHost(state);
         int missing = Math.max(0, full.hostTokens() - onHost);
         // not all requests fit the GPU, so some wait
         double gain = full.gain() * (1 - 0.5 * missing / state.waiting().size());
-        boolean targeted = target > 0;
-        if (gain >= (targeted ? MIN_GAIN : MIN_GAIN_WITHOUT_TARGET)) {
+        if (gain >= minGain(target)) {
             return IN_BALANCE;
         }
         return onHost == 0 ? QUEUE_ENDS_PIGGYBACKED : QUEUE_ENDS;
+    }
+
+    private static double minGain(long target) {
+        return target > 0 ? MIN_GAIN : MIN_GAIN_WITHOUT_TARGET;
     }
 
     private static int onHost(SchedulerState state) {

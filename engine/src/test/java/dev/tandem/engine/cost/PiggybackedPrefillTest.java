@@ -88,10 +88,10 @@ class PiggybackedPrefillTest {
 
     /** A pool with room for 600 must not stay at the few that decode beside 192 rows. */
     @Test
-    void promptsAreComputedAtOnceWhereDecodesAloneFillTheGemms() {
+    void promptsAreComputedAtOnceWhereDecodesAreMoreThanTheRowsThatAreMeasured() {
         PiggybackedPrefill cheap = PiggybackedPrefill.of(rows -> Math.max(192, rows), rows -> 0, 1000);
-        assertThat(cheap.rows(191, 0.5)).isLessThan(1000);
-        assertThat(cheap.rows(192, 0.5)).isEqualTo(Integer.MAX_VALUE);
+        assertThat(cheap.rows(255, 0.5)).isLessThan(1000);
+        assertThat(cheap.rows(256, 0.5)).isEqualTo(Integer.MAX_VALUE);
     }
 
     /** 70 rows on average take less time as steps of 64 and 128 rows than as steps of 70, which are padded to 96. */
