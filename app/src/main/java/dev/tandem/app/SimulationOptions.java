@@ -6,7 +6,6 @@ import dev.tandem.cuda.CudaExecutor;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
-import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.model.config.ModelConfig;
@@ -99,7 +98,7 @@ final class SimulationOptions {
                 .kvBytesPerToken(shape.kvBytesPerToken())
                 .overlaps(hybrid)
                 .inFlight(hybrid ? CudaBackend.slots(options) : 0, hybrid ? CudaExecutor.maxHostTokens() : 0, hybrid)
-                .piggybacking(PiggybackedPrefill.of(cost))
+                .piggybacking(cost.piggybacking())
                 .windows(model.windows())
                 .build();
     }

@@ -1,8 +1,8 @@
 package dev.tandem.app;
 
 import dev.tandem.engine.config.ConfigurationException;
-import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.strategy.Deviation;

@@ -4,9 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.cost.CostModel;
-import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
@@ -174,7 +174,7 @@ enum SimulatedMachine {
     Simulation simulation(Strategy strategy, boolean guarded, double slower, Host host, LatencyTargets targets) {
         boolean hybrid = strategy != Strategy.GPU_ONLY;
         CostModel cost = new CostModel(profile);
-        PiggybackedPrefill piggybacking = PiggybackedPrefill.of(cost);
+        PiggybackedPrefill piggybacking = cost.piggybacking();
         ExecutorLimits limits = ExecutorLimits.builder()
                 .vocabulary(32_000)
                 .contextTokens(131_072)

@@ -2,7 +2,7 @@ package dev.tandem.engine;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.tandem.engine.cost.PiggybackedPrefill;
+import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.kv.KvCache;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;

@@ -5,7 +5,6 @@ import dev.tandem.bench.hardware.ModelShape;
 import dev.tandem.bench.reproduce.Panel.ComparedSystem;
 import dev.tandem.bench.reproduce.Panel.Setting;
 import dev.tandem.engine.cost.CostModel;
-import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.loop.EngineConfig;
@@ -118,7 +117,7 @@ record PanelEngine(Panel panel, ComparedSystem system, Fidelity fidelity, Profil
                         hybrid && spread ? SPREAD_SLOTS : hostBlocks,
                         hybrid && spread ? SPREAD_TOKENS : hostBlocks,
                         hybrid)
-                .piggybacking(PiggybackedPrefill.of(new CostModel(profile)))
+                .piggybacking(new CostModel(profile).piggybacking())
                 .build();
     }
 }

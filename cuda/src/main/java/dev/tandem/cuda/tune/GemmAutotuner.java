@@ -15,7 +15,7 @@ import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.step.GraphCache;
 import dev.tandem.cuda.step.StepBuffer;
-import dev.tandem.engine.cost.PiggybackedPrefill;
+import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.fetch.Progress;
 import dev.tandem.fetch.ProgressCounter;
 import dev.tandem.model.config.ModelConfig;

@@ -1,5 +1,6 @@
 package dev.tandem.engine.cost;
 
+import dev.tandem.engine.executor.PiggybackedPrefill;
 import java.util.EnumMap;
 import java.util.Map;
 
@@ -94,6 +95,12 @@ public final class CostModel {
     /** Name of the profile. */
     public String name() {
         return profile.name();
+    }
+
+    /** What prompt tokens cost in decode steps. */
+    public PiggybackedPrefill piggybacking() {
+        return PiggybackedPrefill.of(
+                this::linear, rows -> prefillAttention((long) rows * PiggybackedPrefill.CONTEXT), Integer.MAX_VALUE);
     }
 
     /** Seconds of one layer's GEMMs for {@code rows} tokens: T_l of NEO §3.2, T_glinear of APEX §3.2. */

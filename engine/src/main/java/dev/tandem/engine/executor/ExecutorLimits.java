@@ -1,6 +1,5 @@
 package dev.tandem.engine.executor;
 
-import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.kv.AttentionSpan;
 import dev.tandem.engine.kv.KvLayout;
 import dev.tandem.engine.kv.KvTier;

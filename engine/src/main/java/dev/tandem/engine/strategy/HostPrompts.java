@@ -1,6 +1,6 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.cost.PiggybackedPrefill;
+import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
@@ -48,14 +48,17 @@ enum HostPrompts {
      */
     private static final double MIN_GAIN_WITHOUT_TARGET = 0.15;
 
-    /** Why a queue that ends does without long steps. */
-    private static final String QUEUE_ENDS_REASON = String.format(
+    /** The gains that do not fill the host. */
+    private static final String LESS_GAIN = String.format(
             Locale.ROOT,
-            ", because two sub-batches would gain less than %.0f %% (%.0f %% without a target per token) until the"
-                    + " queue ends, which is within two windows, or after it, and the host holds no more sequences than"
-                    + " the GPU decodes",
+            "gain less than %.0f %% (%.0f %% without a target per token)",
             100 * MIN_GAIN,
             100 * MIN_GAIN_WITHOUT_TARGET);
+
+    /** Why a queue that ends does without long steps. */
+    private static final String QUEUE_ENDS_REASON = ", because two sub-batches would " + LESS_GAIN
+            + " until the queue ends, which is within two windows, or after it, and the host holds no more sequences"
+            + " than the GPU decodes";
 
     private final boolean start;
     private final boolean piggybacked;
@@ -79,11 +82,7 @@ enum HostPrompts {
     String note() {
         return switch (this) {
             case NONE, PIGGYBACKED, IN_LONG_STEPS, IN_BALANCE -> "";
-            case HARDLY_GAINS ->
-                String.format(
-                        Locale.ROOT,
-                        "no prompt starts on the host, because a full one would gain less than %.0f %%",
-                        100 * MIN_GAIN);
+            case HARDLY_GAINS -> "no prompt starts on the host, because a full one would " + LESS_GAIN;
             case PIGGYBACKED_FOR_QUEUE_END -> "prompts stay piggybacked" + QUEUE_ENDS_REASON;
             case QUEUE_ENDS, QUEUE_ENDS_PIGGYBACKED -> "no prompt starts on the host" + QUEUE_ENDS_REASON;
         };

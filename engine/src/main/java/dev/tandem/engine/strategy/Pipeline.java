@@ -1,6 +1,6 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.cost.PiggybackedPrefill;
+import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Load;

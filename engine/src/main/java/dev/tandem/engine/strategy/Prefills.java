@@ -1,6 +1,6 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.cost.PiggybackedPrefill;
+import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.SchedulerState;
@@ -25,9 +25,8 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
     /** Max steps over which the prompts that have room are spread, when prompts start on the host too. */
     private static final int MAX_SPREAD = 32;
     /**
-     * Min decodes of a step with piggybacked prompts when no prompt starts on the host. Simulated with 300 requests on
-     * an H200, azure-code has 371 tokens/s with 1, 391 with 4 and 382 with 8, and 1000/200 on 16 multiprocessors 957,
-     * 957 and 832 (ADR 133).
+     * Min decodes of a step with piggybacked prompts when no prompt starts on the host. Simulated with 300 requests,
+     * 1000/200 on 16 multiprocessors of an H200 has 957 tokens/s with 1 or 4, and 832 with 8 (ADR 133).
      */
     private static final int MIN_DECODES = 4;
     /**
@@ -62,17 +61,18 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
     int maxRows(StepDraft draft, List<Sequence> unfinished) {
         int decodes = draft.totalRows();
         int maxBatchTokens = draft.budget().maxBatchTokens();
+        if (decodes < MIN_DECODES || decodes >= piggybacking.maxRows()) {
+            return maxBatchTokens;
+        }
         Room room = room(draft);
-        boolean piggybacks = decodes >= MIN_DECODES && decodes < piggybacking.maxRows();
-        if (!piggybacks || !kvIsShort(draft, room)) {
+        if (!kvIsShort(draft, room)) {
             return maxBatchTokens;
         }
         double promptTokens = SpeedupEstimate.promptTokensPerOutput(draft.state()) * room.computed();
-        if (promptTokens == 0) {
-            return spread(draft, unfinished, 0, 0, maxBatchTokens); // no prompt follows those that have begun
-        }
         int sequences = decodes + unfinished.size() + room.prompts();
-        return Math.min(maxBatchTokens, piggybacking.rows(sequences, promptTokens));
+        // without a waiting request, no prompt follows those that have begun
+        int rows = promptTokens == 0 ? 0 : piggybacking.rows(sequences, promptTokens);
+        return rows == 0 ? spread(draft, unfinished, 0, 0, maxBatchTokens) : Math.min(maxBatchTokens, rows);
     }
 
     /**
@@ -105,8 +105,11 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
     /** Max rows that spread prompts with room over {@link #MAX_SPREAD} steps, where they are piggybacked. */
     private int spread(StepDraft draft, List<Sequence> unfinished, int slots, long offloadable, int max) {
         int decodes = draft.totalRows() + slots;
+        if (!piggybacking.pays(decodes)) {
+            return max;
+        }
         Room room = room(draft);
-        if (!piggybacking.pays(decodes) || !kvIsShort(draft, room)) {
+        if (!kvIsShort(draft, room)) {
             return max;
         }
         long tokens = offloadable + room.tokens();

@@ -3,9 +3,9 @@ package dev.tandem.engine.strategy;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
-import dev.tandem.engine.cost.CheapRows;
 import dev.tandem.engine.cost.CostModel;
-import dev.tandem.engine.cost.PiggybackedPrefill;
+import dev.tandem.engine.executor.CheapRows;
+import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;

@@ -2,7 +2,7 @@ package dev.tandem.engine.strategy;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.tandem.engine.cost.PiggybackedPrefill;
+import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;

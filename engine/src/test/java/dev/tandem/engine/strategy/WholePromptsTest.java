@@ -2,7 +2,7 @@ package dev.tandem.engine.strategy;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.tandem.engine.cost.CheapRows;
+import dev.tandem.engine.executor.CheapRows;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;

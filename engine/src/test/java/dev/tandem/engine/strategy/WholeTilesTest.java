@@ -3,8 +3,8 @@ package dev.tandem.engine.strategy;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.cost.CostModel;
-import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.kv.KvCache;
 import dev.tandem.engine.kv.PrefillStaging;
 import dev.tandem.engine.kv.PrefixCacheOptions;

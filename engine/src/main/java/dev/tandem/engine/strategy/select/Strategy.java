@@ -2,8 +2,8 @@ package dev.tandem.engine.strategy.select;
 
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
-import dev.tandem.engine.cost.PiggybackedPrefill;
 import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;

@@ -4,8 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
-import dev.tandem.engine.cost.CheapRows;
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.executor.CheapRows;
 import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.kv.KvWindow;
 import dev.tandem.engine.kv.PrefixCacheOptions;

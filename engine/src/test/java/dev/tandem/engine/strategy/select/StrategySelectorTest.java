@@ -6,7 +6,7 @@ import static org.assertj.core.api.Assertions.within;
 import dev.tandem.engine.JfrRecording;
 import dev.tandem.engine.cost.Component;
 import dev.tandem.engine.cost.CostModel;
-import dev.tandem.engine.cost.PiggybackedPrefill;
+import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;

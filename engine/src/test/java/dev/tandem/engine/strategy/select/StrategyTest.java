@@ -4,8 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.engine.config.ConfigurationException;
-import dev.tandem.engine.cost.CheapRows;
-import dev.tandem.engine.cost.PiggybackedPrefill;
+import dev.tandem.engine.executor.CheapRows;
+import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;

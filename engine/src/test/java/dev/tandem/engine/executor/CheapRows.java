@@ -1,4 +1,4 @@
-package dev.tandem.engine.cost;
+package dev.tandem.engine.executor;
 
 /** GEMMs whose time is that of reading the weights up to some number of rows, and grows in proportion from there on. */
 public final class CheapRows {

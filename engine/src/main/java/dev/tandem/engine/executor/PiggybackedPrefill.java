@@ -1,4 +1,4 @@
-package dev.tandem.engine.cost;
+package dev.tandem.engine.executor;
 
 import java.util.Arrays;
 import java.util.function.IntToDoubleFunction;
@@ -37,11 +37,6 @@ public final class PiggybackedPrefill {
         this.gemms = gemms;
         this.attention = attention;
         this.maxRows = maxRows;
-    }
-
-    /** What prompt tokens cost by a cost model. */
-    public static PiggybackedPrefill of(CostModel cost) {
-        return of(cost::linear, rows -> cost.prefillAttention((long) rows * CONTEXT), Integer.MAX_VALUE);
     }
 
     /**
@@ -93,15 +88,17 @@ public final class PiggybackedPrefill {
      *
      * @param sequences that have room on the GPU, those whose prompt is not computed included
      * @param promptTokens that come with each output token, on average
+     * @return 0 where in all these steps fewer than half of the sequences would decode
      */
     public int rows(int sequences, double promptTokens) {
         if (sequences >= rows[rows.length - 1]) {
             return Integer.MAX_VALUE;
         }
-        int best = maxRows;
+        int best = 0;
         double maxRate = 0;
         for (int count : rows) {
-            double rate = count <= sequences ? 0 : rate(sequences, promptTokens, count);
+            boolean half = count / (1 + promptTokens) >= 0.5 * sequences;
+            double rate = count > sequences && half ? rate(sequences, promptTokens, count) : 0;
             if (rate > maxRate) {
                 best = count;
                 maxRate = rate;

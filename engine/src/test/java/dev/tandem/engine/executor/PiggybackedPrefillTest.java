@@ -1,4 +1,4 @@
-package dev.tandem.engine.cost;
+package dev.tandem.engine.executor;
 
 import static java.util.Map.entry;
 import static org.assertj.core.api.Assertions.assertThat;
