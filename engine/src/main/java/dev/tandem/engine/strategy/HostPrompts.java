@@ -35,10 +35,10 @@ enum HostPrompts {
     QUEUE_ENDS_PIGGYBACKED(false, true);
 
     /**
-     * Min estimated gain for which the host is filled in long steps: with a target per token, though the queue ends
-     * soon, and in any case while it lasts and decodes can carry prompts (ADR 133). For a queue that ends it was found
-     * on five simulated whole runs that it mends or might harm. With 0.05 and 0.06 all have 0.998 of GPU-only or more;
-     * 0.04 and 0.035 leave osc on an H200 at 0.97, and 0.15 at 0.98 (docs/results/constants.jsonl, ADR 112).
+     * Min estimated gain for which the host is filled in long steps, with a target per token: though the queue ends
+     * soon, or while it lasts and decodes can carry prompts (ADR 133). For a queue that ends it was found on five
+     * simulated whole runs that it mends or might harm. With 0.05 and 0.06 all have 0.998 of GPU-only or more; 0.04 and
+     * 0.035 leave osc on an H200 at 0.97, and 0.15 at 0.98 (docs/results/constants.jsonl, ADR 112).
      */
     private static final double MIN_GAIN = 0.05;
 
