@@ -88,10 +88,11 @@ public final class PiggybackedPrefill {
      *
      * @param sequences that have room on the GPU, those whose prompt is not computed included
      * @param promptTokens that come with each output token, on average
-     * @return 0 where in all these steps fewer than half of the sequences would decode
+     * @return 0 where in all these steps fewer than half of the sequences would decode; the max of an integer where
+     *     prompts are computed at once
      */
     public int rows(int sequences, double promptTokens) {
-        if (sequences >= rows[rows.length - 1]) {
+        if (rows.length == 0 || sequences >= rows[rows.length - 1]) {
             return Integer.MAX_VALUE;
         }
         int best = 0;

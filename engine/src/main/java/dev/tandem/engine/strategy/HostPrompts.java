@@ -19,7 +19,10 @@ import java.util.function.Predicate;
 enum HostPrompts {
     /** None does: a full host would gain nothing. */
     NONE(false, true),
-    /** None does: the queue lasts, but a full host would gain less than {@link #MIN_GAIN} (ADR 133). */
+    /**
+     * None does: a full host would gain less than {@link #MIN_GAIN}, and the queue lasts or the host is empty (ADR
+     * 133).
+     */
     HARDLY_GAINS(false, true),
     /** Piggybacked on decodes, as on the GPU. */
     PIGGYBACKED(true, true),
@@ -29,16 +32,14 @@ enum HostPrompts {
     IN_LONG_STEPS(true, false),
     /** In long steps that hold up decodes; they have no more prompt tokens than come with the tokens of a step. */
     IN_BALANCE(true, false),
-    /** None does, though prompts take long steps: the queue ends before a full host would have paid. */
-    QUEUE_ENDS(false, false),
-    /** None does for the same reason, and the host is empty: prompts start as in gpu-only. */
-    QUEUE_ENDS_PIGGYBACKED(false, true);
+    /** None does: the queue ends before a full host would have paid, so prompts start as in gpu-only. */
+    QUEUE_ENDS(false, true);
 
     /**
-     * Min estimated gain for which the host is filled in long steps, with a target per token: though the queue ends
-     * soon, or while it lasts and decodes can carry prompts (ADR 133). For a queue that ends it was found on five
-     * simulated whole runs that it mends or might harm. With 0.05 and 0.06 all have 0.998 of GPU-only or more; 0.04 and
-     * 0.035 leave osc on an H200 at 0.97, and 0.15 at 0.98 (docs/results/constants.jsonl, ADR 112).
+     * Min estimated gain for which an empty host is filled (ADR 134), or any in long steps, with a target per token:
+     * though the queue ends soon, or while it lasts and decodes can carry prompts (ADR 133). For a queue that ends it
+     * was found on five simulated whole runs that it mends or might harm. With 0.05 and 0.06 all have 0.998 of GPU-only
+     * or more; 0.04 and 0.035 leave osc on an H200 at 0.97, and 0.15 at 0.98 (docs/results/constants.jsonl, ADR 112).
      */
     private static final double MIN_GAIN = 0.05;
 
@@ -84,7 +85,7 @@ enum HostPrompts {
             case NONE, PIGGYBACKED, IN_LONG_STEPS, IN_BALANCE -> "";
             case HARDLY_GAINS -> "no prompt starts on the host, because a full one would " + LESS_GAIN;
             case PIGGYBACKED_FOR_QUEUE_END -> "prompts stay piggybacked" + QUEUE_ENDS_REASON;
-            case QUEUE_ENDS, QUEUE_ENDS_PIGGYBACKED -> "no prompt starts on the host" + QUEUE_ENDS_REASON;
+            case QUEUE_ENDS -> "no prompt starts on the host" + QUEUE_ENDS_REASON;
         };
     }
 
@@ -112,6 +113,9 @@ enum HostPrompts {
         if (best.gain() <= 0) {
             return NONE;
         }
+        if (best.gain() < minGain(rules.defaultTargets().perTokenNanos()) && onHost(draft.state()) == 0) {
+            return HARDLY_GAINS;
+        }
         // an empty host has no tokens to hide behind long steps; as sequences end, the GPU itself may take the prompts
         boolean hides = best.kind() == Kind.HOST_TOKENS_IN_BOTH && onHost(draft.state()) > 0;
         // prompts of a full host that fit beside decodes cost less there than long steps save (ADR 132)
@@ -121,7 +125,7 @@ enum HostPrompts {
         // a filled host pays for its long steps only later
         return switch (unlessQueueEnds(draft, predictor, rules, kinds, piggybacking)) {
             case IN_BALANCE -> IN_BALANCE;
-            case QUEUE_ENDS, QUEUE_ENDS_PIGGYBACKED -> PIGGYBACKED_FOR_QUEUE_END;
+            case QUEUE_ENDS -> PIGGYBACKED_FOR_QUEUE_END;
             case HARDLY_GAINS -> HARDLY_GAINS;
             case NONE, PIGGYBACKED, PIGGYBACKED_FOR_QUEUE_END, IN_LONG_STEPS -> PIGGYBACKED;
         };
@@ -171,7 +175,7 @@ enum HostPrompts {
         if (gain >= minGain(target)) {
             return IN_BALANCE;
         }
-        return onHost == 0 ? QUEUE_ENDS_PIGGYBACKED : QUEUE_ENDS;
+        return QUEUE_ENDS;
     }
 
     private static double minGain(long target) {

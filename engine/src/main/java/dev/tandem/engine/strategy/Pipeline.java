@@ -186,20 +186,19 @@ public record Pipeline(
         }
         HostPrompts hostPrompts = HostPrompts.of(draft, predictor, rules, kinds, piggybacking);
         draft.note(hostPrompts.note());
+        // without a target, gpu-only's first step is as long as this one and fills the pool too (ADR 134)
+        boolean target = rules.defaultTargets().perTokenNanos() > 0;
+        boolean atOnce = (hostPrompts.start() || target) && Prefills.promptsOutnumberDecodes(draft);
         Prefills prefills = new Prefills(
                 chunked,
                 true,
                 sequence -> hostPrompts.start() && rules.mayLiveOnHost(draft, sequence, this::secondsPerToken),
-                hostPrompts.piggybacked() && !Prefills.promptsOutnumberDecodes(draft)
-                        ? piggybacking
-                        : PiggybackedPrefill.NONE);
+                hostPrompts.piggybacked() && !atOnce ? piggybacking : PiggybackedPrefill.NONE);
         int most = budget.maxBatchTokens();
         if (hostPrompts == HostPrompts.IN_BALANCE) {
             double tokens = draft.load(0).gpuRows() + hostTokens;
             double inBalance = tokens * (1 + SpeedupEstimate.promptTokensPerOutput(state));
             most = Math.min(most, (int) Math.max(2 * efficientRows(), inBalance));
-        } else if (hostPrompts == HostPrompts.QUEUE_ENDS) {
-            most = Math.min(most, efficientRows()); // no host tokens hide behind longer steps
         }
         maxBatchTokens = Math.min(maxBatchTokens, most);
         int forPrompts = chunked ? rowsForPrompts(state, hostTokens, maxBatchTokens, most) : maxBatchTokens;

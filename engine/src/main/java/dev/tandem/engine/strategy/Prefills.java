@@ -22,8 +22,15 @@ import java.util.function.Predicate;
  * @param piggybacking what prompt tokens cost in decode steps
  */
 record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, PiggybackedPrefill piggybacking) {
-    /** Max steps over which the prompts that have room are spread, when prompts start on the host too. */
+    /** Max steps over which the prompts that have room are spread. */
     private static final int MAX_SPREAD = 32;
+    /** Min steps over which they are spread. */
+    private static final int MIN_SPREAD = 2;
+    /**
+     * Without in-flight tokens, prompts are spread over this fraction of the mean output length in steps: an unfinished
+     * prompt holds blocks that other sequences need.
+     */
+    private static final double SPREAD_FRACTION = 1.0 / 6;
     /**
      * Min decodes of a step with piggybacked prompts when no prompt starts on the host. Simulated with 300 requests,
      * 1000/200 on 16 multiprocessors of an H200 has 957 tokens/s with 1 or 4, and 832 with 8 (ADR 133).
@@ -116,8 +123,10 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
         for (Sequence sequence : unfinished) {
             tokens += sequence.remaining();
         }
-        int wanted =
-                roundUpRows((int) Math.min(draft.budget().maxBatchTokens(), decodes + tokens / (double) MAX_SPREAD));
+        double steps = slots == 0 && offloadable == 0
+                ? Math.clamp(SPREAD_FRACTION * draft.state().meanOutput(), MIN_SPREAD, MAX_SPREAD)
+                : MAX_SPREAD;
+        int wanted = roundUpRows((int) Math.min(draft.budget().maxBatchTokens(), decodes + tokens / steps));
         return Math.min(max, Math.max(piggybacking.maxRows(), wanted) - slots);
     }
 
@@ -160,6 +169,11 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
             length += sequence.length();
         }
         return new Room(prompts, tokens, length, blocks, false);
+    }
+
+    /** Waiting prompts for which the GPU has free blocks. */
+    static int promptsWithRoom(StepDraft draft) {
+        return room(draft).prompts();
     }
 
     /**

@@ -11,9 +11,9 @@ import java.util.function.ToDoubleFunction;
 /**
  * Estimates the gain of a full host tier over gpu-only, with the best number of host tokens per step. The prediction of
  * a single step cannot show it: a prompt that goes to the host costs time now and pays later. The CPU's attention for
- * sub-batch 1 hides behind prompts too, so the estimate adds the prompt tokens that come with each output token. For
- * in-flight tokens it compares decode steps. Where there is a target per token, only numbers of host tokens count with
- * which it is kept.
+ * sub-batch 1 hides behind prompts too, so the estimate adds the prompt tokens that come with each output token. The
+ * GPU counts as full: prompts that have room there come before those of the host (ADR 134). Where there is a target per
+ * token, only numbers of host tokens count with which it is kept.
  *
  * <p>Owned by: engine thread.
  */
@@ -130,16 +130,17 @@ public final class SpeedupEstimate {
     }
 
     private Estimate of(StepDraft gpuOnly, Prompts prompts) {
-        int gpuRows = gpuOnly.load(0).gpuRows();
-        if (gpuRows == 0) {
+        int decodes = gpuOnly.load(0).gpuRows();
+        if (decodes == 0) {
             return new Estimate(kind, 0, 0);
         }
-        long gpuTokens = gpuOnly.load(0).gpuTokens();
+        // few sequences decode while prompts of many are computed, but the host stays for longer than that
+        int gpuRows = gpuOnly.gpuSequences() + Prefills.promptsWithRoom(gpuOnly);
+        long gpuTokens = gpuOnly.load(0).gpuTokens() * gpuRows / decodes;
         int context = (int) Math.max(1, gpuTokens / gpuRows);
         int max = max(gpuOnly.state(), gpuOnly, context);
         return switch (kind) {
-            case IN_FLIGHT ->
-                inFlightEstimate(gpuRows, gpuTokens, max, context, gpuRows / predictor.decodes(gpuRows, gpuTokens));
+            case IN_FLIGHT -> inFlightEstimate(gpuRows, gpuTokens, max, context, prompts);
             case TWO_SUB_BATCHES -> bestOf(gpuRows, gpuTokens, max, context, Prompts.NONE, predictor::pipelined);
             case TWO_SUB_BATCHES_WITH_PROMPTS ->
                 bestOf(gpuRows, gpuTokens, max, context, prompts, predictor::pipelined);
@@ -233,8 +234,7 @@ public final class SpeedupEstimate {
 
     /** Where the GPU may wait for the CPU, tries numbers of host tokens in steps of an eighth. */
     private Estimate bestOf(int gpuRows, long gpuTokens, int max, int context, Prompts prompts, Seconds step) {
-        double baseline =
-                gpuRows / predictor.mixed(gpuRows, gpuTokens, prompts.tokens(gpuRows), prompts.pairs(gpuRows));
+        double baseline = gpuOnly(gpuRows, gpuTokens, prompts);
         Estimate best = new Estimate(kind, 0, 0);
         for (int rows = 1; rows <= max; rows += Math.max(1, rows / 8)) {
             int outputs = gpuRows + rows;
@@ -250,23 +250,24 @@ public final class SpeedupEstimate {
     }
 
     /** With in-flight tokens, takes the max that the CPU keeps up with: more would only advance more slowly. */
-    private Estimate inFlightEstimate(int gpuRows, long gpuTokens, int max, int context, double baseline) {
+    private Estimate inFlightEstimate(int gpuRows, long gpuTokens, int max, int context, Prompts prompts) {
         int low = 0;
         int high = max;
         while (low < high) {
             int middle = (low + high + 1) / 2;
-            double step = inFlight(gpuRows, gpuTokens, middle, context);
+            double step = inFlight(gpuRows, gpuTokens, middle, context, prompts);
             if (predictor.cost().inFlightAttention(middle, (long) middle * context) <= step) {
                 low = middle;
             } else {
                 high = middle - 1;
             }
         }
-        if (predictor.cost().layers() * inFlight(gpuRows, gpuTokens, low, context) > maxSecondsPerToken) {
+        double seconds = inFlight(gpuRows, gpuTokens, low, context, prompts);
+        if (low == 0 || predictor.cost().layers() * seconds > maxSecondsPerToken) {
             return new Estimate(kind, 0, 0);
         }
-        double rate = (gpuRows + (double) low / predictor.cost().layers()) / inFlight(gpuRows, gpuTokens, low, context);
-        return new Estimate(kind, low, low == 0 ? 0 : rate / baseline - 1);
+        double rate = (gpuRows + (double) low / predictor.cost().layers()) / seconds;
+        return new Estimate(kind, low, rate / gpuOnly(gpuRows, gpuTokens, prompts) - 1);
     }
 
     /** Max host tokens: of sequences that are on the host, or wait and fit there. */
@@ -284,8 +285,22 @@ public final class SpeedupEstimate {
         return Math.max(0, Math.min(Math.min(blocks, freeSequences), onHost + waiting));
     }
 
-    private double inFlight(int gpuRows, long gpuTokens, int rows, int context) {
-        int slots = AsyncOverlap.slotsFor(rows, predictor.cost().layers());
-        return predictor.async(gpuRows, gpuTokens, rows, (long) rows * context, slots);
+    /** Tokens per second of gpu-only. */
+    private double gpuOnly(int gpuRows, long gpuTokens, Prompts prompts) {
+        return gpuRows / predictor.mixed(gpuRows, gpuTokens, prompts.tokens(gpuRows), prompts.pairs(gpuRows));
+    }
+
+    private double inFlight(int gpuRows, long gpuTokens, int rows, int context, Prompts prompts) {
+        int layers = predictor.cost().layers();
+        int slots = AsyncOverlap.slotsFor(rows, layers);
+        int outputs = gpuRows + rows / layers;
+        return predictor.async(
+                gpuRows,
+                gpuTokens,
+                rows,
+                (long) rows * context,
+                slots,
+                prompts.tokens(outputs),
+                prompts.pairs(outputs));
     }
 }

@@ -251,7 +251,7 @@ public final class StepPredictor {
      * @param slots per layer
      */
     private double async(Load load, int inFlight, long inFlightContextTokens, int slots) {
-        return async(load.rows(), load.outputs(), gpuAttention(load), inFlight, inFlightContextTokens, slots);
+        return async(load.rows(), 0, load.outputs(), gpuAttention(load), inFlight, inFlightContextTokens, slots);
     }
 
     /**
@@ -263,17 +263,26 @@ public final class StepPredictor {
         return overlaps ? gpu * cost.hostLoad() : gpu + cost.cpuAttention(inFlight, inFlightContextTokens);
     }
 
-    /** Seconds of such a step with {@code rows} GPU decodes over {@code tokens} of context in all, and no prompts. */
-    double async(int rows, long tokens, int inFlight, long inFlightContextTokens, int slots) {
-        return async(rows, rows, cost.gpuAttention(tokens), inFlight, inFlightContextTokens, slots);
+    /** Seconds of such a step with GPU decodes and prompt tokens; on average where these take turns. */
+    double async(
+            int rows, long tokens, int inFlight, long inFlightContextTokens, int slots, int promptRows, long pairs) {
+        double attention = cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
+        return async(rows, promptRows, rows, attention, inFlight, inFlightContextTokens, slots);
     }
 
+    /** @param promptRows rows that need not be the same in all steps */
     private double async(
-            int rows, int outputs, double gpuAttention, int inFlight, long inFlightContextTokens, int slots) {
+            int rows,
+            int promptRows,
+            int outputs,
+            double gpuAttention,
+            int inFlight,
+            long inFlightContextTokens,
+            int slots) {
         int occupied = (inFlight + cost.layers() - 1) / cost.layers();
         int perLayer = overlaps ? Math.max(occupied, slots) : occupied;
         double gpu = outsideLayers(rows + perLayer, outputs + perLayer)
-                + cost.layers() * (cost.linear(rows + perLayer) + gpuAttention);
+                + cost.layers() * (PiggybackedPrefill.mixed(cost::linear, rows + perLayer, promptRows) + gpuAttention);
         return overlaps ? gpu * cost.hostLoad() : gpu + cost.cpuAttention(inFlight, inFlightContextTokens);
     }
 
@@ -378,15 +387,18 @@ public final class StepPredictor {
 
     /**
      * Seconds that gpu-only would need for a draft's work, in steps of the reference's decodes with an equal part of
-     * the prompts in each; no more than with the prompts in long steps (ADR 112).
+     * the prompts in each; no more than with the prompts in long steps (ADR 112), or in its steps while requests keep
+     * coming (ADR 134).
      *
      * @param uncounted decoded tokens of the draft that do not count
      * @param reference has the GPU decodes of such a step
+     * @param piggybacking of gpu-only's prompts
      */
-    public double gpuOnlySeconds(StepDraft draft, double uncounted, Load reference) {
+    public double gpuOnlySeconds(StepDraft draft, double uncounted, Load reference, PiggybackedPrefill piggybacking) {
         Computed computed = computed(draft);
         double tokens = computed.tokens() - uncounted;
-        double apart = promptSeconds(computed.prompts(), computed.pairs()) + tokens * secondsPerToken(reference);
+        double decoding = tokens * secondsPerToken(reference);
+        double apart = decoding + promptSeconds(computed.prompts(), computed.pairs());
         if (computed.prompts() == 0 || tokens <= 0) {
             return apart;
         }
@@ -395,7 +407,28 @@ public final class StepPredictor {
         int promptRows = (int) Math.ceil(computed.prompts() / steps);
         long pairs = (long) Math.ceil(computed.pairs() / steps);
         double beside = steps * mixed(rows, reference.gpuTokens(), promptRows, pairs);
-        return Math.min(apart, beside);
+        double steady = decoding + computed.prompts() * steadyPromptSeconds(draft, computed, reference, piggybacking);
+        return Math.min(Math.min(apart, beside), steady);
+    }
+
+    /**
+     * Seconds that a prompt token adds to gpu-only's decodes while requests keep coming, in the steps of most
+     * throughput. These may decode less than all sequences. Infinite where gpu-only has no such steps.
+     */
+    private double steadyPromptSeconds(
+            StepDraft draft, Computed computed, Load reference, PiggybackedPrefill piggybacking) {
+        double promptTokens = SpeedupEstimate.promptTokensPerOutput(draft.state());
+        int sequences = draft.state().gpu().size();
+        int rows = promptTokens == 0 ? 0 : piggybacking.rows(sequences, promptTokens);
+        if (rows == 0 || rows == Integer.MAX_VALUE || reference.gpuRows() == 0) {
+            return Double.POSITIVE_INFINITY;
+        }
+        int decodes = (int) Math.min(sequences, rows / (1 + promptTokens));
+        long tokens = reference.gpuTokens() / reference.gpuRows() * decodes;
+        int promptRows = rows - decodes;
+        long pairs = computed.pairs() / computed.prompts() * promptRows;
+        double added = mixed(decodes, tokens, promptRows, pairs) - decodes * secondsPerToken(reference);
+        return Math.max(0, added) / promptRows;
     }
 
     /** Seconds that the prompt tokens of a gpu-only step add to that of its decodes. */

@@ -9,6 +9,7 @@ import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scene;
@@ -168,31 +169,47 @@ class HostGainTest {
         assertThat(draft.totalRows()).isEqualTo(PIGGYBACKED.maxRows());
     }
 
-    /** So few decodes save little where prompts are piggybacked on them. */
+    /**
+     * With a target the first steps are short, and so few decodes save little where prompts are piggybacked on them.
+     */
     @Test
-    void whileMorePromptsHaveRoomThanSequencesDecodePromptsAreComputedAtOnce() {
-        Pipeline pipeline = pipeline(new Budget(2000, 40, 2000), TestProfile.withCpu(0.01), PIGGYBACKED);
-        StepDraft draft = pipeline.withoutHostTokens(queueThatEnds(pipeline, 316, 0).state);
+    void whileMorePromptsHaveRoomThanSequencesDecodePromptsAreComputedAtOnceWithinATarget() {
+        Pipeline within = new Pipeline(
+                new Budget(2000, 40, 2000),
+                new StepPredictor(TestProfile.withCpu(0.01), true, 0),
+                new TierRules(new LatencyTargets(0, Long.MAX_VALUE), 0, 0),
+                Deviations.of(Fidelity.TANDEM),
+                true,
+                Set.of(Kind.HOST_TOKENS_IN_BOTH),
+                PIGGYBACKED);
+        StepDraft draft = within.withoutHostTokens(queueThatEnds(within, 316, 0).state);
         assertThat(draft.note()).contains("no prompt starts on the host");
         assertThat(draft.load(0).gpuRows()).isEqualTo(8);
         assertThat(draft.totalRows()).as("with eleven prompts").isEqualTo(8 + 11 * 100);
+
+        Pipeline without = pipeline(new Budget(2000, 40, 2000), TestProfile.withCpu(0.01), PIGGYBACKED);
+        Scene scene = queueThatEnds(without, 316, 0);
+        GpuOnly gpuOnly = new GpuOnly(new Budget(2000, 40, 2000), Preemption.SWAP, 0, PIGGYBACKED);
+        assertThat(without.withoutHostTokens(scene.state).totalRows())
+                .isEqualTo(gpuOnly.draft(scene.state, new Decision()).totalRows())
+                .isLessThan(128);
     }
 
     @Test
-    void promptsOfAQueueThatEndsTakeLongStepsWhereTheHostHasSequences() {
+    void promptsOfAQueueThatEndsStartAsInGpuOnlyWhereTheHostHasSequencesToo() {
         Pipeline pipeline = pipeline(new Budget(2000, 40, 2000), TestProfile.withCpu(0.01), PIGGYBACKED);
-        Scene scene = queueThatEnds(pipeline, 316, 0);
+        Scene scene = queueThatEnds(pipeline, 200, 0);
         scene.host(40);
         StepDraft draft = pipeline.withoutHostTokens(scene.state);
         assertThat(draft.note()).contains("no prompt starts on the host");
-        assertThat(draft.totalRows()).as("512, less one for the host token").isEqualTo(511);
+        assertThat(draft.totalRows()).isEqualTo(PIGGYBACKED.maxRows());
     }
 
     /** Eight decodes come with 4 prompt tokens each, and GEMMs are efficient from 512 rows on. */
     @Test
     void promptsThatHoldUpDecodesComeInBalanceWithThem() {
         Pipeline pipeline = pipeline(new Budget(4000, 40, 4000), TestProfile.withCpu(100), CheapRows.upTo(32));
-        Scene scene = queueThatLasts(pipeline, 316, 160, 200);
+        Scene scene = queueThatLasts(pipeline, 26, 160, 200);
         assertThat(pipeline.withoutHostTokens(scene.state).totalRows()).isEqualTo(1024);
     }
 
@@ -238,7 +255,7 @@ class HostGainTest {
 
     /** Eight sequences hold 16 blocks, and each of 15 prompts takes 25. */
     @ParameterizedTest
-    @CsvSource({"391, IN_LONG_STEPS", "390, QUEUE_ENDS_PIGGYBACKED"})
+    @CsvSource({"391, IN_LONG_STEPS", "390, QUEUE_ENDS"})
     void theGpuHasRoomForTheQueueDownToItsLastBlock(int gpuBlocks, HostPrompts expected) {
         Pipeline pipeline = pipeline(TestProfile.withCpu(0.01), PIGGYBACKED);
         Scene scene = queueThatEnds(pipeline, gpuBlocks, 0);
@@ -285,7 +302,7 @@ class HostGainTest {
      * of 49 have 14.8 %, 51 of 52 have 15.1 %, 37 of 43 have 14.3 %, and 42 of 46 have 15.2 %.
      */
     @ParameterizedTest
-    @CsvSource({"0, 49, QUEUE_ENDS_PIGGYBACKED", "0, 52, IN_BALANCE", "2, 43, QUEUE_ENDS", "2, 46, IN_BALANCE"})
+    @CsvSource({"0, 49, QUEUE_ENDS", "0, 52, IN_BALANCE", "2, 43, QUEUE_ENDS", "2, 46, IN_BALANCE"})
     void requestsThatFillTheHostHaveHalfOfItsGain(int hostAndInFlight, int waiting, HostPrompts expected) {
         Pipeline pipeline = pipeline(TestProfile.withCpu(100), PIGGYBACKED);
         Scene scene = queueThatEnds(pipeline, 26, hostAndInFlight, waiting, 114);
@@ -298,7 +315,7 @@ class HostGainTest {
     /** Beside 100 prompt tokens per output, 16 host tokens gain 12 %; without prompts none gains. */
     @Test
     void aGainThatNeedsPromptsDoesNotFillTheHostForAQueueThatEnds() {
-        Scene scene = new Scene(900, 2000, BUDGET).limit(600);
+        Scene scene = new Scene(770, 2000, BUDGET).limit(600);
         for (int i = 0; i < 8; i++) {
             scene.gpu(375);
         }
@@ -321,12 +338,25 @@ class HostGainTest {
     @Test
     void promptsOfAHostThatGainsInOneBatchArePiggybacked() {
         Scene scene = fullGpu();
-        scene.waiting(100);
+        for (int i = 0; i < 10; i++) {
+            scene.waiting(100);
+        }
         assertThat(chosen(pipeline(TestProfile.model(), PIGGYBACKED), scene, Kind.IN_FLIGHT))
                 .isEqualTo(HostPrompts.PIGGYBACKED);
         assertThat(chosen(pipeline(TestProfile.withCpu(0.01), PIGGYBACKED), scene, Kind.IN_FLIGHT))
                 .as("a token of 8 tokens takes the CPU 80 s, and a step 21")
                 .isEqualTo(HostPrompts.NONE);
+    }
+
+    /** One token in flight over two layers beside eight decodes gains 6 %. */
+    @Test
+    void noPromptIsPiggybackedForAnEmptyHostThatHardlyGains() {
+        Scene scene = fullGpu();
+        scene.waiting(100);
+        Pipeline pipeline = pipeline(TestProfile.model(), PIGGYBACKED);
+        assertThat(chosen(pipeline, scene, Kind.IN_FLIGHT)).isEqualTo(HostPrompts.HARDLY_GAINS);
+        scene.host(8);
+        assertThat(chosen(pipeline, scene, Kind.IN_FLIGHT)).isEqualTo(HostPrompts.PIGGYBACKED);
     }
 
     @Test

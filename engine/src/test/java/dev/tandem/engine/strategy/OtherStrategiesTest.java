@@ -181,6 +181,22 @@ class OtherStrategiesTest {
     }
 
     @Test
+    void promptsThatFewDecodesCarryAreSpreadOverFewerStepsWhereOutputsAreShort() {
+        GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, CheapRows.upTo(16));
+        Scene scene = nineDecoding(200, 400);
+        for (int i = 0; i < 3; i++) {
+            scene.waiting(300); // 75 blocks each; 200 - 27 are free, 9 of them reserved for growth
+        }
+        for (int i = 0; i < 100; i++) {
+            scene.committer.remove(scene.gpu(4)); // one token of output
+        }
+        assertThat(scene.state.meanOutput() / 6).isBetween(1.5, 2.0);
+        assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
+                .as("9 and 600 over two steps, rounded up to 64")
+                .isEqualTo(320);
+    }
+
+    @Test
     void promptsThatFitTheGpuAreComputedAtOnce() {
         Strategy.Options options = Strategy.Options.builder(BUDGET)
                 .inFlight(new InFlightLimits(8, 64, false))

@@ -15,14 +15,15 @@ class SpeedupEstimateTest {
     private static final Budget BUDGET = new Budget(400, 300, 400);
     private static final int GPU_ROWS = 90;
 
-    private final Scene scene = new Scene(400, 400, BUDGET).limit(60);
+    /** The GPU has no room for a prompt beside the 90 sequences. */
+    private final Scene scene = new Scene(300, 400, BUDGET).limit(60);
 
     private SpeedupEstimate.Estimate estimate(SpeedupEstimate.Kind kind) {
         return estimate(kind, 0);
     }
 
     private SpeedupEstimate.Estimate estimate(SpeedupEstimate.Kind kind, double targetSeconds) {
-        for (int i = 0; i < GPU_ROWS; i++) {
+        while (scene.state.gpu().size() < GPU_ROWS) {
             scene.gpu(10);
         }
         StepDraft gpuOnly = new GpuOnly(BUDGET, Preemption.SWAP).draft(scene.state, new Decision());
@@ -103,5 +104,49 @@ class SpeedupEstimateTest {
         }
         assertThat(estimate(SpeedupEstimate.Kind.IN_FLIGHT, 80))
                 .isEqualTo(new SpeedupEstimate.Estimate(SpeedupEstimate.Kind.IN_FLIGHT, 0, 0));
+    }
+
+    /** With 32 prompt tokens per output, and T_l = 10 up to 100 rows, in-flight tokens bring more than they save. */
+    @Test
+    void inFlightTokensBringPromptsToo() {
+        for (int i = 0; i < 120; i++) {
+            scene.host(10);
+        }
+        double decoding = estimate(SpeedupEstimate.Kind.IN_FLIGHT).gain();
+        assertThat(decoding).isPositive();
+        scene.limit(40);
+        for (int i = 0; i < 32; i++) {
+            scene.waiting(39);
+        }
+        assertThat(estimate(SpeedupEstimate.Kind.IN_FLIGHT).gain()).isLessThan(0.5 * decoding);
+    }
+
+    /** A GPU with room for 90 sequences decodes 10 now: their prompts come first, and then it is full. */
+    @Test
+    void promptsWithRoomCountAsSequencesOfTheGpu() {
+        Scene filling = new Scene(300, 400, BUDGET).limit(60);
+        for (int i = 0; i < 10; i++) {
+            filling.gpu(10);
+        }
+        for (int i = 0; i < 200; i++) {
+            filling.waiting(10);
+        }
+        StepDraft decodes = GpuSteps.decodes(filling.state, BUDGET, Preemption.SWAP);
+        int room = Prefills.promptsWithRoom(decodes);
+        assertThat(room).isBetween(60, 90);
+        Scene full = new Scene(300, 400, BUDGET).limit(60);
+        for (int i = 0; i < 10 + room; i++) {
+            full.gpu(10);
+        }
+        for (int i = 0; i < 200 - room; i++) {
+            full.waiting(10);
+        }
+        SpeedupEstimate estimate = new SpeedupEstimate(
+                new StepPredictor(TestProfile.model(), true, 0).ofLayers(), SpeedupEstimate.Kind.IN_FLIGHT, 0);
+        assertThat(estimate.of(decodes).gain())
+                .isCloseTo(
+                        estimate.of(GpuSteps.decodes(full.state, BUDGET, Preemption.SWAP))
+                                .gain(),
+                        within(0.02));
     }
 }

@@ -5,6 +5,8 @@ import static org.assertj.core.api.Assertions.within;
 
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.executor.CheapRows;
+import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Load;
 import dev.tandem.engine.schedule.Scene;
@@ -189,10 +191,10 @@ class StepPredictorTest {
 
     @Test
     void aStepComputesAllSlotsWhereTheTiersOverlap() {
-        assertSeconds(OVERLAPPING.async(2, 50, 5, 200, 8), 1.25 * (outside(10, 10) + 2 * (10 + 0.5)));
-        assertSeconds(OVERLAPPING.async(2, 50, 5, 200, 2), 1.25 * (outside(5, 5) + 2 * (5 + 0.5)));
-        assertSeconds(OVERLAPPING.async(2, 50, 4, 200, 1), 1.25 * (outside(4, 4) + 2 * (4 + 0.5)));
-        assertSeconds(IN_TURN.async(2, 50, 5, 200, 8), outside(5, 5) + 2 * (5 + 0.5) + 4);
+        assertSeconds(OVERLAPPING.async(2, 50, 5, 200, 8, 0, 0), 1.25 * (outside(10, 10) + 2 * (10 + 0.5)));
+        assertSeconds(OVERLAPPING.async(2, 50, 5, 200, 2, 0, 0), 1.25 * (outside(5, 5) + 2 * (5 + 0.5)));
+        assertSeconds(OVERLAPPING.async(2, 50, 4, 200, 1, 0, 0), 1.25 * (outside(4, 4) + 2 * (4 + 0.5)));
+        assertSeconds(IN_TURN.async(2, 50, 5, 200, 8, 0, 0), outside(5, 5) + 2 * (5 + 0.5) + 4);
     }
 
     @Test
@@ -266,14 +268,44 @@ class StepPredictorTest {
         StepPredictor predictor = new StepPredictor(cost, true, 0);
         twoSubBatches();
         Load reference = new StepDraft(scene.state, BUDGET).load(0);
-        assertSeconds(predictor.gpuOnlySeconds(draft, 0, reference), 4 * (outside(1, 1) + 2 * 10));
+        assertSeconds(
+                predictor.gpuOnlySeconds(draft, 0, reference, PiggybackedPrefill.NONE), 4 * (outside(1, 1) + 2 * 10));
         draft.start(scene.waiting(8), 8, AttentionSite.GPU_FROM_GPU); // 36 pairs, in four steps of one decode
-        assertSeconds(predictor.gpuOnlySeconds(draft, 0, reference), 4 * (outside(1, 1) + 2 * (10 + 0.009)));
-        assertSeconds(predictor.gpuOnlySeconds(draft, 2, reference), 2 * (outside(1, 1) + 2 * (10 + 0.018)));
+        assertSeconds(
+                predictor.gpuOnlySeconds(draft, 0, reference, PiggybackedPrefill.NONE),
+                4 * (outside(1, 1) + 2 * (10 + 0.009)));
+        assertSeconds(
+                predictor.gpuOnlySeconds(draft, 2, reference, PiggybackedPrefill.NONE),
+                2 * (outside(1, 1) + 2 * (10 + 0.018)));
         draft.start(scene.waiting(72), 72, AttentionSite.GPU_FROM_GPU); // 2628 pairs more, in steps of 21 rows
         double prompts = 2 * (cost.linear(512) / 512 * 80 + 2.664);
-        assertSeconds(predictor.gpuOnlySeconds(draft, 0, reference), prompts + 4 * (outside(1, 1) + 2 * 10));
-        assertSeconds(predictor.gpuOnlySeconds(draft, 4, reference), prompts);
+        assertSeconds(
+                predictor.gpuOnlySeconds(draft, 0, reference, PiggybackedPrefill.NONE),
+                prompts + 4 * (outside(1, 1) + 2 * 10));
+        assertSeconds(predictor.gpuOnlySeconds(draft, 4, reference, PiggybackedPrefill.NONE), prompts);
+    }
+
+    /**
+     * Up to 16 rows take 10 s, and 20 take 100 s. Two decodes come with 4.5 prompt tokens each, so gpu-only has most
+     * throughput with eight rows: one decode and seven prompt tokens, which have 252 of the 2,628 pairs of 72.
+     */
+    @Test
+    void gpuOnlyHasPromptsInItsStepsOfMostThroughput() {
+        String stairs = TEXT.replace("linear 1 1\n", "linear 1 10\nlinear 16 10\nlinear 20 100\n");
+        StepPredictor predictor = new StepPredictor(new CostModel(Profile.parse(stairs, "the test")), true, 0);
+        gpu(0, 20);
+        gpu(0, 30);
+        Load reference = StepPredictor.withoutCpuRows(draft, 0);
+        scene.limit(88);
+        draft.start(scene.waiting(72), 72, AttentionSite.GPU_FROM_GPU);
+        PiggybackedPrefill piggybacking = CheapRows.upTo(16);
+        assertThat(piggybacking.rows(2, SpeedupEstimate.promptTokensPerOutput(scene.state)))
+                .isEqualTo(8);
+        double decodes = outside(2, 2) + 2 * (10 + 0.5);
+        double added = outside(1, 1) + 2 * (10 + 0.25 + 0.252) - decodes / 2;
+        assertSeconds(predictor.gpuOnlySeconds(draft, 0, reference, piggybacking), decodes + 72 * added / 7);
+        assertThat(predictor.gpuOnlySeconds(draft, 0, reference, PiggybackedPrefill.NONE))
+                .isGreaterThan(decodes + 72 * added / 7);
     }
 
     @Test
