@@ -107,11 +107,6 @@ public final class AsyncOverlap implements Policy {
         this.piggybacking = piggybacking;
     }
 
-    /** What prompt tokens cost in decode steps. */
-    public PiggybackedPrefill piggybacking() {
-        return piggybacking;
-    }
-
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
         StepDraft draft = gpuSide(state, false);

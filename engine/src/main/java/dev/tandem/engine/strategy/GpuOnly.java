@@ -52,7 +52,7 @@ public record GpuOnly(
             GpuTier.swapIn(draft);
         }
         Prefills prefills = new Prefills(true, true, sequence -> false, piggybacking);
-        int maxRows = prefills.maxRows(draft, kept.unfinished());
+        int maxRows = prefills.maxRows(draft, kept.unfinished(), 0);
         prefills.resume(draft, kept.unfinished(), maxRows);
         if (!kept.evicted() && state.inFlight().isEmpty()) {
             List<Sequence> swappedOut = state.host().stream()

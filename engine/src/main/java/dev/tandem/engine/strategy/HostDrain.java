@@ -49,7 +49,7 @@ public record HostDrain(GpuOnly gpuOnly, AsyncOverlap overlap, Optional<Pipeline
         Prefills prefills = new Prefills(true, true, sequence -> false, gpuOnly.piggybacking());
         int slots = overlap.slots(state.inFlight().size());
         int maxRows = slots == 0
-                ? prefills.maxRows(draft, kept.unfinished())
+                ? prefills.maxRows(draft, kept.unfinished(), 0)
                 : prefills.maxRows(draft, kept.unfinished(), slots, 0);
         prefills.resume(draft, kept.unfinished(), maxRows);
         if (!kept.evicted()) {

@@ -186,14 +186,15 @@ public record Pipeline(
         }
         HostPrompts hostPrompts = HostPrompts.of(draft, predictor, rules, kinds, piggybacking);
         draft.note(hostPrompts.note());
-        // without a target, gpu-only's first step is as long as this one and fills the pool too (ADR 134)
-        boolean target = rules.defaultTargets().perTokenNanos() > 0;
-        boolean atOnce = (hostPrompts.start() || target) && Prefills.promptsOutnumberDecodes(draft);
+        // a target makes the first steps of a run short; without one gpu-only's first step fills the pool (ADR 134)
+        boolean shortFirstSteps = rules.defaultTargets().perTokenNanos() > 0 && !state.outputsKnown();
+        boolean piggybacks = hostPrompts.piggybacked()
+                && !((hostPrompts.start() || shortFirstSteps) && Prefills.promptsOutnumberDecodes(draft));
         Prefills prefills = new Prefills(
                 chunked,
                 true,
                 sequence -> hostPrompts.start() && rules.mayLiveOnHost(draft, sequence, this::secondsPerToken),
-                hostPrompts.piggybacked() && !atOnce ? piggybacking : PiggybackedPrefill.NONE);
+                piggybacks ? piggybacking : PiggybackedPrefill.NONE);
         int most = budget.maxBatchTokens();
         if (hostPrompts == HostPrompts.IN_BALANCE) {
             double tokens = draft.load(0).gpuRows() + hostTokens;
@@ -202,9 +203,10 @@ public record Pipeline(
         }
         maxBatchTokens = Math.min(maxBatchTokens, most);
         int forPrompts = chunked ? rowsForPrompts(state, hostTokens, maxBatchTokens, most) : maxBatchTokens;
+        int inBatch = sameLayerTokens(draft);
         int spread = hostPrompts.start()
-                ? prefills.maxRowsOfBothTiers(draft, kept.unfinished())
-                : prefills.maxRows(draft, kept.unfinished());
+                ? prefills.maxRowsOfBothTiers(draft, kept.unfinished(), inBatch)
+                : prefills.maxRows(draft, kept.unfinished(), inBatch);
         int maxRows = Math.min(forPrompts, spread);
         prefills.resume(draft, kept.unfinished(), maxRows);
         if (!hostPrompts.start()
@@ -217,6 +219,17 @@ public record Pipeline(
                 0,
                 maxRows);
         return draft;
+    }
+
+    /** Host tokens that are expected to join the batch of the GPU's decodes. */
+    private int sameLayerTokens(StepDraft draft) {
+        if (!deviations.has(Deviation.SAME_LAYER) || draft.state().host().isEmpty()) {
+            return 0;
+        }
+        return SameLayer.best(draft, this)
+                .filter(SameLayer.BestHost::oneBatch)
+                .map(best -> Math.min(best.hostTokens(), draft.state().host().size()))
+                .orElse(0);
     }
 
     /**

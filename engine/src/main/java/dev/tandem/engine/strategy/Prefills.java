@@ -2,9 +2,11 @@ package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.schedule.StepDraft.Row;
 import dev.tandem.engine.step.AttentionSite;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -22,7 +24,7 @@ import java.util.function.Predicate;
  * @param piggybacking what prompt tokens cost in decode steps
  */
 record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, PiggybackedPrefill piggybacking) {
-    /** Max steps over which the prompts that have room are spread. */
+    /** Max steps over which prompts that have room are spread. */
     private static final int MAX_SPREAD = 32;
     /** Min steps over which they are spread. */
     private static final int MIN_SPREAD = 2;
@@ -64,8 +66,9 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
      * ({@link PiggybackedPrefill#rows}). Otherwise prompts are computed at once.
      *
      * @param unfinished prompts that have begun
+     * @param hostTokens that will join the batch: one row too many may cost as much as many (ADR 134)
      */
-    int maxRows(StepDraft draft, List<Sequence> unfinished) {
+    int maxRows(StepDraft draft, List<Sequence> unfinished, int hostTokens) {
         int decodes = draft.totalRows();
         int maxBatchTokens = draft.budget().maxBatchTokens();
         if (decodes < MIN_DECODES || decodes >= piggybacking.maxRows()) {
@@ -79,15 +82,17 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
         int sequences = decodes + unfinished.size() + room.prompts();
         // without a waiting request, no prompt follows those that have begun
         int rows = promptTokens == 0 ? 0 : piggybacking.rows(sequences, promptTokens);
-        return rows == 0 ? spread(draft, unfinished, 0, 0, maxBatchTokens) : Math.min(maxBatchTokens, rows);
+        return rows == 0
+                ? spread(draft, unfinished, hostTokens, 0, maxBatchTokens, false)
+                : Math.min(maxBatchTokens, rows - hostTokens);
     }
 
     /**
      * Max rows that a step should have when prompts start on the host too, whose tokens need more prompts than those of
      * the GPU. Prompts with room are spread over a number of steps ({@link #MAX_SPREAD}).
      */
-    int maxRowsOfBothTiers(StepDraft draft, List<Sequence> unfinished) {
-        return spread(draft, unfinished, 0, 0, draft.budget().maxBatchTokens());
+    int maxRowsOfBothTiers(StepDraft draft, List<Sequence> unfinished, int hostTokens) {
+        return spread(draft, unfinished, hostTokens, 0, draft.budget().maxBatchTokens(), false);
     }
 
     /**
@@ -99,19 +104,25 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
      */
     int maxRows(StepDraft draft, List<Sequence> unfinished, int slots, long offloadablePrefillTokens) {
         if (slots == 0 && offloadablePrefillTokens == 0) {
-            return maxRowsOfBothTiers(draft, unfinished);
+            return maxRowsOfBothTiers(draft, unfinished, 0);
         }
         int maxBatchTokens = draft.budget().maxBatchTokens();
         if (piggybacking == PiggybackedPrefill.NONE) {
             return maxBatchTokens;
         }
         int max = roundUpRows(draft.totalRows() + slots + MAX_WITH_IN_FLIGHT * piggybacking.maxRows()) - slots;
-        return spread(draft, unfinished, slots, offloadablePrefillTokens, Math.min(maxBatchTokens, max));
+        return spread(draft, unfinished, slots, offloadablePrefillTokens, Math.min(maxBatchTokens, max), true);
     }
 
-    /** Max rows that spread prompts with room over {@link #MAX_SPREAD} steps, where they are piggybacked. */
-    private int spread(StepDraft draft, List<Sequence> unfinished, int slots, long offloadable, int max) {
-        int decodes = draft.totalRows() + slots;
+    /**
+     * Max rows that spread prompts with room over a number of steps, where they are piggybacked.
+     *
+     * @param others rows of the GEMMs that the draft has not yet
+     * @param inFlight whether they are those of in-flight tokens
+     */
+    private int spread(
+            StepDraft draft, List<Sequence> unfinished, int others, long offloadable, int max, boolean inFlight) {
+        int decodes = draft.totalRows() + others;
         if (!piggybacking.pays(decodes)) {
             return max;
         }
@@ -123,11 +134,11 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
         for (Sequence sequence : unfinished) {
             tokens += sequence.remaining();
         }
-        double steps = slots == 0 && offloadable == 0
-                ? Math.clamp(SPREAD_FRACTION * draft.state().meanOutput(), MIN_SPREAD, MAX_SPREAD)
-                : MAX_SPREAD;
+        double steps = inFlight
+                ? MAX_SPREAD
+                : Math.clamp(SPREAD_FRACTION * draft.state().meanOutput(), MIN_SPREAD, MAX_SPREAD);
         int wanted = roundUpRows((int) Math.min(draft.budget().maxBatchTokens(), decodes + tokens / steps));
-        return Math.min(max, Math.max(piggybacking.maxRows(), wanted) - slots);
+        return Math.min(max, Math.max(piggybacking.maxRows(), wanted) - others);
     }
 
     /** Whether a request waits for KV, or the next one will have to. */
@@ -159,7 +170,11 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
         int prompts = 0;
         long tokens = 0;
         long length = 0;
+        int started = started(draft);
         for (Sequence sequence : draft.state().waiting().view()) {
+            if (started-- > 0) {
+                continue;
+            }
             blocks -= draft.missingOnGpu(sequence);
             if (blocks < 0 || --freeSequences < 0 || !draft.roomToGrow(KvTier.GPU, sequence)) {
                 return new Room(prompts, tokens, length, blocks, true);
@@ -171,7 +186,16 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
         return new Room(prompts, tokens, length, blocks, false);
     }
 
-    /** Waiting prompts for which the GPU has free blocks. */
+    /** Prompts that the draft has started already; they are the first ones of the queue. */
+    private static int started(StepDraft draft) {
+        int started = 0;
+        for (Row row : draft.rows(0)) {
+            started += row.sequence().state() == RequestState.WAITING ? 1 : 0;
+        }
+        return started;
+    }
+
+    /** Waiting prompts for which the GPU has free blocks, and which the draft has not started. */
     static int promptsWithRoom(StepDraft draft) {
         return room(draft).prompts();
     }

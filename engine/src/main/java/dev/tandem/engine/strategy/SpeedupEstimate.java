@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.kv.KvCapacity;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.SchedulerState;
@@ -135,10 +136,14 @@ public final class SpeedupEstimate {
             return new Estimate(kind, 0, 0);
         }
         // few sequences decode while prompts of many are computed, but the host stays for longer than that
-        int gpuRows = gpuOnly.gpuSequences() + Prefills.promptsWithRoom(gpuOnly);
-        long gpuTokens = gpuOnly.load(0).gpuTokens() * gpuRows / decodes;
+        int room = Prefills.promptsWithRoom(gpuOnly);
+        int gpuRows = gpuOnly.gpuSequences() + room;
+        long now = gpuOnly.load(0).gpuTokens();
+        KvCapacity kv = gpuOnly.state().kv();
+        long pool = (long) kv.pool(KvTier.GPU).size() * kv.blockTokens(KvTier.GPU);
+        long gpuTokens = Math.max(now, Math.min(pool, now * gpuRows / decodes));
         int context = (int) Math.max(1, gpuTokens / gpuRows);
-        int max = max(gpuOnly.state(), gpuOnly, context);
+        int max = max(gpuOnly, context, gpuRows, room);
         return switch (kind) {
             case IN_FLIGHT -> inFlightEstimate(gpuRows, gpuTokens, max, context, prompts);
             case TWO_SUB_BATCHES -> bestOf(gpuRows, gpuTokens, max, context, Prompts.NONE, predictor::pipelined);
@@ -165,11 +170,11 @@ public final class SpeedupEstimate {
     private record Prompts(double tokens, double pairs) {
         static final Prompts NONE = new Prompts(0, 0);
 
-        int tokens(int outputs) {
+        int tokens(double outputs) {
             return (int) (tokens * outputs);
         }
 
-        long pairs(int outputs) {
+        long pairs(double outputs) {
             return (long) (pairs * outputs);
         }
     }
@@ -270,19 +275,25 @@ public final class SpeedupEstimate {
         return new Estimate(kind, low, rate / gpuOnly(gpuRows, gpuTokens, prompts) - 1);
     }
 
-    /** Max host tokens: of sequences that are on the host, or wait and fit there. */
-    private static int max(SchedulerState state, StepDraft gpuOnly, int context) {
+    /**
+     * Max host tokens: of sequences that are on the host, or wait and fit there.
+     *
+     * @param onGpu sequences that the GPU will have
+     * @param room how many of these wait, first in the queue
+     */
+    private static int max(StepDraft gpuOnly, int context, int onGpu, int room) {
+        SchedulerState state = gpuOnly.state();
         int onHost = state.host().size() + state.inFlight().size();
         int blocks =
                 state.kv().pool(KvTier.HOST).size() / Math.max(1, state.kv().maxHeld(KvTier.HOST, context));
-        int freeSequences = gpuOnly.budget().maxSequences() - state.gpu().size();
-        int waiting = 0;
+        int freeSequences = gpuOnly.budget().maxSequences() - onGpu;
+        int waiting = -room;
         for (Sequence sequence : state.waiting().view()) {
             if (gpuOnly.fitsHost(sequence) && ++waiting + onHost >= blocks) {
                 break;
             }
         }
-        return Math.max(0, Math.min(Math.min(blocks, freeSequences), onHost + waiting));
+        return Math.max(0, Math.min(Math.min(blocks, freeSequences), onHost + Math.max(0, waiting)));
     }
 
     /** Tokens per second of gpu-only. */
@@ -293,7 +304,7 @@ public final class SpeedupEstimate {
     private double inFlight(int gpuRows, long gpuTokens, int rows, int context, Prompts prompts) {
         int layers = predictor.cost().layers();
         int slots = AsyncOverlap.slotsFor(rows, layers);
-        int outputs = gpuRows + rows / layers;
+        double outputs = gpuRows + (double) rows / layers;
         return predictor.async(
                 gpuRows,
                 gpuTokens,

@@ -423,12 +423,13 @@ public final class StepPredictor {
         if (rows == 0 || rows == Integer.MAX_VALUE || reference.gpuRows() == 0) {
             return Double.POSITIVE_INFINITY;
         }
-        int decodes = (int) Math.min(sequences, rows / (1 + promptTokens));
-        long tokens = reference.gpuTokens() / reference.gpuRows() * decodes;
+        int decodes = (int) Math.max(1, Math.round(Math.min(sequences, rows / (1 + promptTokens))));
+        long context = reference.gpuTokens() / reference.gpuRows();
         int promptRows = rows - decodes;
         long pairs = computed.pairs() / computed.prompts() * promptRows;
-        double added = mixed(decodes, tokens, promptRows, pairs) - decodes * secondsPerToken(reference);
-        return Math.max(0, added) / promptRows;
+        double token = decodes(sequences, context * sequences) / sequences;
+        double added = mixed(decodes, context * decodes, promptRows, pairs) - decodes * token;
+        return added / promptRows;
     }
 
     /** Seconds that the prompt tokens of a gpu-only step add to that of its decodes. */

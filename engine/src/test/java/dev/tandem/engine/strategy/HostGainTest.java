@@ -187,6 +187,14 @@ class HostGainTest {
         assertThat(draft.load(0).gpuRows()).isEqualTo(8);
         assertThat(draft.totalRows()).as("with eleven prompts").isEqualTo(8 + 11 * 100);
 
+        Scene later = queueThatEnds(within, 316, 0);
+        for (int i = 0; i < 16; i++) {
+            later.committer.remove(later.gpu(8)); // one token of output
+        }
+        assertThat(within.withoutHostTokens(later.state).totalRows())
+                .as("the first prompts are long computed")
+                .isLessThan(512);
+
         Pipeline without = pipeline(new Budget(2000, 40, 2000), TestProfile.withCpu(0.01), PIGGYBACKED);
         Scene scene = queueThatEnds(without, 316, 0);
         GpuOnly gpuOnly = new GpuOnly(new Budget(2000, 40, 2000), Preemption.SWAP, 0, PIGGYBACKED);
@@ -360,7 +368,7 @@ class HostGainTest {
     }
 
     @Test
-    void promptsOfAnEmptyHostArePiggybackedWhateverItGains() {
+    void promptsOfAnEmptyHostThatGainsArePiggybacked() {
         Scene scene = fullGpu(125);
         for (int i = 0; i < 15; i++) {
             scene.waiting(100);

@@ -194,6 +194,36 @@ class OtherStrategiesTest {
         assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
                 .as("9 and 600 over two steps, rounded up to 64")
                 .isEqualTo(320);
+        StepDraft decodes = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
+        Prefills prefills = new Prefills(true, true, sequence -> false, CheapRows.upTo(16));
+        assertThat(prefills.maxRows(decodes, List.of(), 3))
+                .as("three rows for host tokens")
+                .isEqualTo(317);
+    }
+
+    @Test
+    void promptsLeaveRowsToHostTokensThatJoinTheBatch() {
+        Scene scene = nineDecoding(80, 200);
+        for (int i = 0; i < 3; i++) {
+            scene.waiting(100);
+        }
+        StepDraft decodes = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
+        Prefills prefills = new Prefills(true, true, sequence -> false, CheapRows.upTo(96));
+        assertThat(prefills.maxRows(decodes, List.of(), 0)).isEqualTo(96);
+        assertThat(prefills.maxRows(decodes, List.of(), 5)).isEqualTo(91);
+        assertThat(prefills.maxRowsOfBothTiers(decodes, List.of(), 0)).isEqualTo(96);
+        assertThat(prefills.maxRowsOfBothTiers(decodes, List.of(), 5)).isEqualTo(91);
+    }
+
+    @Test
+    void aStartedPromptIsNoMorePromptWithRoom() {
+        Scene scene = nineDecoding(200, 400);
+        Sequence first = scene.waiting(100);
+        scene.waiting(100);
+        StepDraft draft = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
+        assertThat(Prefills.promptsWithRoom(draft)).isEqualTo(2);
+        draft.start(first, 50, AttentionSite.GPU_FROM_GPU);
+        assertThat(Prefills.promptsWithRoom(draft)).isEqualTo(1);
     }
 
     @Test

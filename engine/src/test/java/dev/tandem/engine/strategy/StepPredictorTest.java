@@ -302,10 +302,25 @@ class StepPredictorTest {
         assertThat(piggybacking.rows(2, SpeedupEstimate.promptTokensPerOutput(scene.state)))
                 .isEqualTo(8);
         double decodes = outside(2, 2) + 2 * (10 + 0.5);
-        double added = outside(1, 1) + 2 * (10 + 0.25 + 0.252) - decodes / 2;
+        double added = outside(1, 1) + 2 * (10 + 0.25 + 0.252) - decodes / 2; // a token takes half of a step
         assertSeconds(predictor.gpuOnlySeconds(draft, 0, reference, piggybacking), decodes + 72 * added / 7);
         assertThat(predictor.gpuOnlySeconds(draft, 0, reference, PiggybackedPrefill.NONE))
                 .isGreaterThan(decodes + 72 * added / 7);
+    }
+
+    /** While one of two sequences is unfinished, a decoded token takes a whole step, but prompts cost as much. */
+    @Test
+    void promptsOfGpuOnlyCostAsMuchWhileFewSequencesDecode() {
+        String stairs = TEXT.replace("linear 1 1\n", "linear 1 10\nlinear 16 10\nlinear 20 100\n");
+        StepPredictor predictor = new StepPredictor(new CostModel(Profile.parse(stairs, "the test")), true, 0);
+        gpu(0, 25);
+        scene.gpu(25);
+        Load reference = StepPredictor.withoutCpuRows(draft, 0);
+        scene.limit(88);
+        draft.start(scene.waiting(72), 72, AttentionSite.GPU_FROM_GPU);
+        double decode = outside(1, 1) + 2 * (10 + 0.25);
+        double added = outside(1, 1) + 2 * (10 + 0.25 + 0.252) - (outside(2, 2) + 2 * (10 + 0.5)) / 2;
+        assertSeconds(predictor.gpuOnlySeconds(draft, 0, reference, CheapRows.upTo(16)), decode + 72 * added / 7);
     }
 
     @Test

@@ -238,14 +238,14 @@ public record Apex(
 
     /** Predicted work per second of a step, relative to gpu-only. */
     private double workRate(StepDraft draft, Load reference) {
-        return predictor.gpuOnlySeconds(draft, 0, reference, async.piggybacking()) / predictor.of(draft);
+        return predictor.gpuOnlySeconds(draft, 0, reference, pipeline.piggybacking()) / predictor.of(draft);
     }
 
     /** Work per second, relative to gpu-only, of an asymmetric step once all in-flight tokens have returned. */
     private double returned(SchedulerState state, Load reference) {
         StepDraft draft = pipeline.draftAsIfReturned(state);
         double inFlight = (double) state.inFlight().size() / predictor.cost().layers();
-        return predictor.gpuOnlySeconds(draft, inFlight, reference, async.piggybacking()) / predictor.of(draft);
+        return predictor.gpuOnlySeconds(draft, inFlight, reference, pipeline.piggybacking()) / predictor.of(draft);
     }
 
     /** The terms of the inequalities for one layer of the draft. */
