@@ -2,11 +2,9 @@ package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.kv.KvTier;
-import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
-import dev.tandem.engine.schedule.StepDraft.Row;
 import dev.tandem.engine.step.AttentionSite;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -170,11 +168,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
         int prompts = 0;
         long tokens = 0;
         long length = 0;
-        int started = started(draft);
         for (Sequence sequence : draft.state().waiting().view()) {
-            if (started-- > 0) {
-                continue;
-            }
             blocks -= draft.missingOnGpu(sequence);
             if (blocks < 0 || --freeSequences < 0 || !draft.roomToGrow(KvTier.GPU, sequence)) {
                 return new Room(prompts, tokens, length, blocks, true);
@@ -186,16 +180,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
         return new Room(prompts, tokens, length, blocks, false);
     }
 
-    /** Prompts that the draft has started already; they are the first ones of the queue. */
-    private static int started(StepDraft draft) {
-        int started = 0;
-        for (Row row : draft.rows(0)) {
-            started += row.sequence().state() == RequestState.WAITING ? 1 : 0;
-        }
-        return started;
-    }
-
-    /** Waiting prompts for which the GPU has free blocks, and which the draft has not started. */
+    /** Waiting prompts for which the GPU has free blocks beside a draft that starts none. */
     static int promptsWithRoom(StepDraft draft) {
         return room(draft).prompts();
     }

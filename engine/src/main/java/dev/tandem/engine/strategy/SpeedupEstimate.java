@@ -13,8 +13,8 @@ import java.util.function.ToDoubleFunction;
  * Estimates the gain of a full host tier over gpu-only, with the best number of host tokens per step. The prediction of
  * a single step cannot show it: a prompt that goes to the host costs time now and pays later. The CPU's attention for
  * sub-batch 1 hides behind prompts too, so the estimate adds the prompt tokens that come with each output token. The
- * GPU counts as full: prompts that have room there come before those of the host (ADR 134). Where there is a target per
- * token, only numbers of host tokens count with which it is kept.
+ * GPU's sequences count though their prompts are not computed. Where there is a target per token, only numbers of host
+ * tokens count with which it is kept.
  *
  * <p>Owned by: engine thread.
  */
@@ -84,14 +84,14 @@ public final class SpeedupEstimate {
     }
 
     /**
-     * The estimate of most gain.
+     * The estimate of most gain once the GPU is full ({@link #whenFull}).
      *
      * @param kinds of steps, at least one
      * @param perTokenNanos target of a host sequence per token; 0 for none
      */
-    public static Estimate best(StepPredictor predictor, Set<Kind> kinds, long perTokenNanos, StepDraft gpuOnly) {
+    public static Estimate best(StepPredictor predictor, Set<Kind> kinds, long perTokenNanos, StepDraft decodes) {
         return kinds.stream()
-                .map(kind -> new SpeedupEstimate(predictor, kind, perTokenNanos).of(gpuOnly))
+                .map(kind -> new SpeedupEstimate(predictor, kind, perTokenNanos).whenFull(decodes))
                 .max(Comparator.comparingDouble(Estimate::weighed))
                 .orElseThrow();
     }
@@ -102,7 +102,17 @@ public final class SpeedupEstimate {
      * @param gpuOnly the gpu-only draft of the current state
      */
     public Estimate of(StepDraft gpuOnly) {
-        return of(gpuOnly, prompts(gpuOnly.state()));
+        return of(gpuOnly, prompts(gpuOnly.state()), 0);
+    }
+
+    /**
+     * Estimates the gain once the prompts with room on the GPU are computed (ADR 134). A GPU that is refilled decodes
+     * few, and beside these a host seems to gain.
+     *
+     * @param decodes a draft of the current state without prompts
+     */
+    Estimate whenFull(StepDraft decodes) {
+        return of(decodes, prompts(decodes.state()), Prefills.promptsWithRoom(decodes));
     }
 
     /**
@@ -110,7 +120,7 @@ public final class SpeedupEstimate {
      * tokens hide behind prompts, so a host may gain only while there are any.
      */
     Estimate lastingGain(StepDraft gpuOnly) {
-        return lower(cautiousGain(gpuOnly), of(gpuOnly, Prompts.NONE));
+        return lower(cautiousGain(gpuOnly), of(gpuOnly, Prompts.NONE, 0));
     }
 
     /**
@@ -122,7 +132,7 @@ public final class SpeedupEstimate {
         if (gpuOnly.state().outputsKnown()) {
             return expected;
         }
-        return lower(expected, of(gpuOnly, prompts(gpuOnly.state(), SpeedupEstimate::maxOutput)));
+        return lower(expected, of(gpuOnly, prompts(gpuOnly.state(), SpeedupEstimate::maxOutput), 0));
     }
 
     /** The estimate of less gain; the first if both have the same. */
@@ -130,13 +140,12 @@ public final class SpeedupEstimate {
         return second.gain() < first.gain() ? second : first;
     }
 
-    private Estimate of(StepDraft gpuOnly, Prompts prompts) {
+    /** @param room waiting prompts that have room on the GPU, and are not in the draft */
+    private Estimate of(StepDraft gpuOnly, Prompts prompts, int room) {
         int decodes = gpuOnly.load(0).gpuRows();
         if (decodes == 0) {
             return new Estimate(kind, 0, 0);
         }
-        // few sequences decode while prompts of many are computed, but the host stays for longer than that
-        int room = Prefills.promptsWithRoom(gpuOnly);
         int gpuRows = gpuOnly.gpuSequences() + room;
         long now = gpuOnly.load(0).gpuTokens();
         KvCapacity kv = gpuOnly.state().kv();

@@ -216,17 +216,6 @@ class OtherStrategiesTest {
     }
 
     @Test
-    void aStartedPromptIsNoMorePromptWithRoom() {
-        Scene scene = nineDecoding(200, 400);
-        Sequence first = scene.waiting(100);
-        scene.waiting(100);
-        StepDraft draft = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
-        assertThat(Prefills.promptsWithRoom(draft)).isEqualTo(2);
-        draft.start(first, 50, AttentionSite.GPU_FROM_GPU);
-        assertThat(Prefills.promptsWithRoom(draft)).isEqualTo(1);
-    }
-
-    @Test
     void promptsThatFitTheGpuAreComputedAtOnce() {
         Strategy.Options options = Strategy.Options.builder(BUDGET)
                 .inFlight(new InFlightLimits(8, 64, false))

@@ -143,7 +143,7 @@ class SpeedupEstimateTest {
         }
         SpeedupEstimate estimate = new SpeedupEstimate(
                 new StepPredictor(TestProfile.model(), true, 0).ofLayers(), SpeedupEstimate.Kind.IN_FLIGHT, 0);
-        assertThat(estimate.of(decodes).gain())
+        assertThat(estimate.whenFull(decodes).gain())
                 .isCloseTo(
                         estimate.of(GpuSteps.decodes(full.state, BUDGET, Preemption.SWAP))
                                 .gain(),
