@@ -139,8 +139,7 @@ enum HostPrompts {
      * (docs/results/constants.jsonl).
      *
      * <p>The estimate is the gain of a full host, which must last once the queue has ended (ADR 131). The requests that
-     * fill it have half of it on average, so a queue that is hardly longer gains less. While the host is empty, prompts
-     * start as in gpu-only.
+     * fill it have half of it on average, so a queue that is hardly longer gains less.
      */
     private static HostPrompts unlessQueueEnds(
             StepDraft draft,

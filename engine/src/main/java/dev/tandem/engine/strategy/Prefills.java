@@ -77,7 +77,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
             return maxBatchTokens;
         }
         double promptTokens = SpeedupEstimate.promptTokensPerOutput(draft.state()) * room.computed();
-        int sequences = decodes + unfinished.size() + room.prompts();
+        int sequences = decodes + unfinished.size() + room.prompts() + hostTokens;
         // without a waiting request, no prompt follows those that have begun
         int rows = promptTokens == 0 ? 0 : piggybacking.rows(sequences, promptTokens);
         return rows == 0
@@ -88,6 +88,8 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
     /**
      * Max rows that a step should have when prompts start on the host too, whose tokens need more prompts than those of
      * the GPU. Prompts with room are spread over a number of steps ({@link #MAX_SPREAD}).
+     *
+     * @param hostTokens that will join the batch
      */
     int maxRowsOfBothTiers(StepDraft draft, List<Sequence> unfinished, int hostTokens) {
         return spread(draft, unfinished, hostTokens, 0, draft.budget().maxBatchTokens(), false);

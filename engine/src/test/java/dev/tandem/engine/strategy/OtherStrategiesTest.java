@@ -211,6 +211,9 @@ class OtherStrategiesTest {
         Prefills prefills = new Prefills(true, true, sequence -> false, CheapRows.upTo(96));
         assertThat(prefills.maxRows(decodes, List.of(), 0)).isEqualTo(96);
         assertThat(prefills.maxRows(decodes, List.of(), 5)).isEqualTo(91);
+        assertThat(prefills.maxRows(decodes, List.of(), 90))
+                .as("prompts go on beside as many host tokens as rows")
+                .isGreaterThan(decodes.totalRows());
         assertThat(prefills.maxRowsOfBothTiers(decodes, List.of(), 0)).isEqualTo(96);
         assertThat(prefills.maxRowsOfBothTiers(decodes, List.of(), 5)).isEqualTo(91);
     }
