@@ -19,10 +19,7 @@ import java.util.function.Predicate;
 enum HostPrompts {
     /** None does: a full host would gain nothing. */
     NONE(false, true),
-    /**
-     * None does: a full host would gain less than {@link #MIN_GAIN}, and the queue lasts or the host is empty (ADR
-     * 133).
-     */
+    /** None does: a full host would gain less than {@link #MIN_GAIN}, and it is empty or the queue lasts. */
     HARDLY_GAINS(false, true),
     /** Piggybacked on decodes, as on the GPU. */
     PIGGYBACKED(true, true),
@@ -56,7 +53,7 @@ enum HostPrompts {
             100 * MIN_GAIN,
             100 * MIN_GAIN_WITHOUT_TARGET);
 
-    /** Why a queue that ends does without long steps. */
+    /** Why a queue that ends does not fill the host in long steps. */
     private static final String QUEUE_ENDS_REASON = ", because two sub-batches would " + LESS_GAIN
             + " until the queue ends, which is within two windows, or after it, and the host holds no more sequences"
             + " than the GPU decodes";
@@ -108,12 +105,12 @@ enum HostPrompts {
         if (!Prefills.piggybacks(draft, 0, piggybacking)) {
             return unlessQueueEnds(draft, predictor, rules, kinds, piggybacking);
         }
-        Estimate best =
-                SpeedupEstimate.best(predictor, kinds, rules.defaultTargets().perTokenNanos(), draft);
+        long target = rules.defaultTargets().perTokenNanos();
+        Estimate best = SpeedupEstimate.best(predictor, kinds, target, draft);
         if (best.gain() <= 0) {
             return NONE;
         }
-        if (best.gain() < minGain(rules.defaultTargets().perTokenNanos()) && onHost(draft.state()) == 0) {
+        if (best.gain() < minGain(target) && onHost(draft.state()) == 0) {
             return HARDLY_GAINS;
         }
         // an empty host has no tokens to hide behind long steps; as sequences end, the GPU itself may take the prompts

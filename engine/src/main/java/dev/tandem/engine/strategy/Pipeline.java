@@ -203,7 +203,7 @@ public record Pipeline(
         }
         maxBatchTokens = Math.min(maxBatchTokens, most);
         int forPrompts = chunked ? rowsForPrompts(state, hostTokens, maxBatchTokens, most) : maxBatchTokens;
-        int inBatch = sameLayerTokens(draft);
+        int inBatch = piggybacks ? sameLayerTokens(draft) : 0;
         int spread = hostPrompts.start()
                 ? prefills.maxRowsOfBothTiers(draft, kept.unfinished(), inBatch)
                 : prefills.maxRows(draft, kept.unfinished(), inBatch);

@@ -4,6 +4,7 @@ import static java.util.Map.entry;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
+import java.util.Arrays;
 import java.util.Map;
 import java.util.function.IntToDoubleFunction;
 import org.junit.jupiter.api.Test;
@@ -22,8 +23,15 @@ class PiggybackedPrefillTest {
             entry(192, 775.2),
             entry(256, 1000.0));
 
+    private static final int[] MEASURED = {8, 16, 32, 48, 64, 96, 128, 160, 192, 256};
+
     private static int maxRows(IntToDoubleFunction gemms, int capacity) {
         return PiggybackedPrefill.of(gemms, rows -> 0, capacity).maxRows();
+    }
+
+    /** @param layer time of each measured number of rows */
+    private static int maxRows(double... layer) {
+        return maxRows(rows -> layer[Arrays.binarySearch(MEASURED, rows)], 256);
     }
 
     @Test
@@ -37,19 +45,15 @@ class PiggybackedPrefillTest {
     /** Microseconds of a layer, measured on an H200. */
     @Test
     void theCostOfTheLastRowsDecides() {
-        Map<Integer, Double> layer = Map.of(
-                8, 110.2, 16, 113.4, 32, 115.5, 48, 118.9, 64, 120.7, 96, 127.7, 128, 136.4, 160, 146.4, 192, 156.5,
-                256, 199.2);
-        assertThat(maxRows(layer::get, 256)).isEqualTo(192);
+        assertThat(maxRows(110.2, 113.4, 115.5, 118.9, 120.7, 127.7, 136.4, 146.4, 156.5, 199.2))
+                .isEqualTo(192);
     }
 
     /** On 16 multiprocessors 16 rows cost much more than 8, and 64 hardly more than 16. */
     @Test
     void oneExpensiveStepUpDoesNotEndTheSearch() {
-        Map<Integer, Double> layer = Map.of(
-                8, 213.5, 16, 241.7, 32, 294.9, 48, 301.3, 64, 304.2, 96, 422.0, 128, 539.7, 160, 677.0, 192, 814.1,
-                256, 1052.0);
-        assertThat(maxRows(layer::get, 256)).isEqualTo(64);
+        assertThat(maxRows(213.5, 241.7, 294.9, 301.3, 304.2, 422.0, 539.7, 677.0, 814.1, 1052.0))
+                .isEqualTo(64);
     }
 
     @Test

@@ -204,7 +204,7 @@ class HostGainTest {
     }
 
     @Test
-    void promptsOfAQueueThatEndsStartAsInGpuOnlyWhereTheHostHasSequencesToo() {
+    void promptsOfAQueueThatEndsStartAsInGpuOnlyWhenTheHostsSequenceReturns() {
         Pipeline pipeline = pipeline(new Budget(2000, 40, 2000), TestProfile.withCpu(0.01), PIGGYBACKED);
         Scene scene = queueThatEnds(pipeline, 200, 0);
         scene.host(40);

@@ -187,8 +187,15 @@ class OtherStrategiesTest {
         for (int i = 0; i < 3; i++) {
             scene.waiting(300); // 75 blocks each; 200 - 27 are free, 9 of them reserved for growth
         }
-        for (int i = 0; i < 100; i++) {
+        while (scene.state.meanOutput() > 24) {
             scene.committer.remove(scene.gpu(4)); // one token of output
+        }
+        assertThat(scene.state.meanOutput() / 6).isBetween(3.3, 4.0);
+        assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
+                .as("9 and 600 over nearly four steps, rounded up to 64")
+                .isEqualTo(192);
+        while (scene.state.meanOutput() > 12) {
+            scene.committer.remove(scene.gpu(4));
         }
         assertThat(scene.state.meanOutput() / 6).isBetween(1.5, 2.0);
         assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
