@@ -14,7 +14,8 @@ import java.util.function.Predicate;
  * <p>The loop grows to a number of requests, but no faster than the engine starts them: it adds requests while fewer
  * than {@link #WAITING} have no token yet. The first are in progress ({@link Workload#inProgress}), because they take
  * the places of requests that a stationary load would have there. If all were added at once and the engine ran few of
- * them, those in progress would wait for minutes, and all requests of the window would be short.
+ * them, those in progress would wait for minutes, and all requests of the window would be short. Those by which it
+ * grows after the warm-up are whole too.
  *
  * <p>Thread-safe.
  */
@@ -34,6 +35,7 @@ final class ClosedLoop {
     private int grown;
     private int whole;
     private int waiting;
+    private boolean warm;
     private boolean stopped;
 
     /**
@@ -63,6 +65,11 @@ final class ClosedLoop {
         }
     }
 
+    /** Ends the warm-up: what the loop still grows by begins with its prompt, as clients' requests do. */
+    synchronized void warmedUp() {
+        warm = true;
+    }
+
     /** Ends the loop: nothing is submitted any more. */
     synchronized void stop() {
         stopped = true;
@@ -74,7 +81,7 @@ final class ClosedLoop {
         }
         grown++;
         waiting++;
-        return Optional.of(inProgress.hasNext() ? inProgress.next() : workload.request(whole++));
+        return Optional.of(!warm && inProgress.hasNext() ? inProgress.next() : workload.request(whole++));
     }
 
     private synchronized Optional<Lengths> replacement() {

@@ -120,6 +120,7 @@ public final class SimulatedRun {
         });
         closed.grow();
         runUntil(warmUpSeconds);
+        closed.warmedUp();
         recorder.open();
         double busyBefore = executor.cpuBusySeconds();
         long start = clock.nanos();

@@ -93,6 +93,7 @@ public final class ThroughputRun {
         });
         loop.grow();
         sleep("warming up", warmUpSeconds);
+        loop.warmedUp();
         recorder.open();
         long start = clock.nanos();
         sleep("first half", seconds / 2);

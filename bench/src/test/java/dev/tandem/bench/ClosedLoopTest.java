@@ -69,6 +69,18 @@ class ClosedLoopTest {
     }
 
     @Test
+    void afterTheWarmUpTheLoopGrowsByWholeRequests() {
+        ClosedLoop loop = loop(ClosedLoop.WAITING + 2);
+        loop.grow();
+        sinks.get(0).on(token());
+        loop.warmedUp();
+        sinks.get(1).on(token());
+        assertThat(submitted.subList(0, ClosedLoop.WAITING + 1))
+                .isEqualTo(WORKLOAD.inProgress(ClosedLoop.WAITING + 2, 1).subList(0, ClosedLoop.WAITING + 1));
+        assertThat(submitted.getLast()).isEqualTo(WORKLOAD.request(0));
+    }
+
+    @Test
     void failuresEndTheLoopWhereTheMeasurementSaysSo() {
         loop(2).grow();
         sinks.get(0).on(failed());

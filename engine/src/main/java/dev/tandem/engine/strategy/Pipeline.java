@@ -107,20 +107,23 @@ public record Pipeline(
 
     /**
      * A step takes as long as the CPU needs for the attention of its host tokens, or as long as such steps took. Where
-     * it pays that the GPU waits for all of them in one batch, the time of that step counts. Steps wait as long as the
-     * target allows, so by their mean alone no sequence could enter the host until it is nearly empty (ADR 101).
+     * it pays that the GPU waits for all of them in one batch, the predicted time counts, in one batch or two. Steps
+     * wait as long as the target allows, so by their mean alone no sequence could enter the host until it is nearly
+     * empty (ADR 101). While the host fills, steps have fewer host tokens and younger ones, so by their mean too many
+     * could enter (ADR 135).
      */
     private double secondsPerToken(StepDraft draft, int sequences, long tokens) {
         double attention = predictor.cost().layers() * predictor.cost().cpuAttention(sequences, tokens);
-        double pace = Math.max(rules.meanStepSeconds(), attention);
         Load gpu = draft.load(0);
-        if (!deviations.has(Deviation.SAME_LAYER) || !predictor.hidesOneBesideDecodes(gpu)) {
-            return pace;
+        int context = (int) (tokens / sequences);
+        if (deviations.has(Deviation.SAME_LAYER) && predictor.hidesOneBesideDecodes(gpu)) {
+            double oneBatch = predictor.sameLayer(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
+            if (attention / sequences <= oneBatch / (gpu.gpuRows() + sequences)) {
+                double twoBatches = predictor.pipelinedInBoth(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
+                return Math.min(oneBatch, twoBatches);
+            }
         }
-        double oneBatch =
-                predictor.sameLayer(gpu.gpuRows(), gpu.gpuTokens(), sequences, (int) (tokens / sequences), 0, 0);
-        boolean lastPays = attention / sequences <= oneBatch / (gpu.gpuRows() + sequences);
-        return lastPays ? Math.min(pace, oneBatch) : pace;
+        return Math.max(rules.meanStepSeconds(), attention);
     }
 
     /** Drafts a step as if all in-flight tokens had returned; it serves comparison only and must not be committed. */

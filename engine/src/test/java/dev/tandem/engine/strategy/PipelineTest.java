@@ -64,12 +64,13 @@ class PipelineTest {
     }
 
     /**
-     * A prompt of 1000 tokens waits for a tier, and the steps took 100 s so far. A host token of so much context takes
-     * the CPU 2 x 4 s, and one batch with it 2 x (10 + 10) s beside GPU decodes of 1000 tokens in all.
+     * A prompt of 1000 tokens waits for a tier. A host token of so much context takes the CPU 2 x 4 s, and one batch
+     * with it 2 x (10 + 10) s beside GPU decodes of 1000 tokens in all.
      *
+     * @param stepSeconds that the steps took so far
      * @return whether it starts on the host with a target of so many seconds per token
      */
-    private static boolean startsOnHost(boolean sameLayer, int gpuDecodes, long targetSeconds) {
+    private static boolean startsOnHost(boolean sameLayer, int gpuDecodes, double stepSeconds, long targetSeconds) {
         Budget budget = new Budget(1100, 20, 1100);
         Scene scene = new Scene(256, 3000, budget).limit(1010);
         for (int i = 0; i < gpuDecodes; i++) {
@@ -78,21 +79,28 @@ class PipelineTest {
         scene.waiting(1000);
         Deviations deviations = Deviations.of(Fidelity.TANDEM).with(Deviation.SAME_LAYER, sameLayer);
         Pipeline pipeline = pipeline(budget, TestProfile.withCpu(25), deviations, targetSeconds);
-        pipeline.completed(pipeline.withoutHostTokens(scene.state), 100);
+        pipeline.completed(pipeline.withoutHostTokens(scene.state), stepSeconds);
         return pipeline.withoutHostTokens(scene.state).load(0).prefillOffloadTokens() > 0;
     }
 
     @Test
     void theTimeOfOneBatchCountsWhereItPaysThatTheGpuWaits() {
-        assertThat(startsOnHost(true, 1, 50)).as("40 s are less than 0.9 of 50").isTrue();
-        assertThat(startsOnHost(true, 1, 44)).as("40 s are more than 0.9 of 44").isFalse();
-        assertThat(startsOnHost(false, 1, 50))
+        assertThat(startsOnHost(true, 1, 100, 50))
+                .as("40 s are less than 0.9 of 50")
+                .isTrue();
+        assertThat(startsOnHost(true, 1, 100, 44))
+                .as("40 s are more than 0.9 of 44")
+                .isFalse();
+        assertThat(startsOnHost(true, 1, 10, 44))
+                .as("steps of 10 s had fewer host tokens")
+                .isFalse();
+        assertThat(startsOnHost(false, 1, 100, 50))
                 .as("two sub-batches take as long as before")
                 .isFalse();
-        assertThat(startsOnHost(true, 10, 50))
+        assertThat(startsOnHost(true, 10, 100, 50))
                 .as("8 s for one token, and 40 for ten")
                 .isFalse();
-        assertThat(startsOnHost(true, 10, 120))
+        assertThat(startsOnHost(true, 10, 100, 120))
                 .as("100 s are less than 0.9 of 120")
                 .isTrue();
     }
