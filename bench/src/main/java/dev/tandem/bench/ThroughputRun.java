@@ -122,7 +122,7 @@ public final class ThroughputRun {
         Map<String, Object> result = describe(counts, seconds);
         double second = 2 * counts.outputTokens() / seconds - firstRate;
         result.put("window", "steady");
-        result.put("first_requests", "by output"); // Workload.inProgress; earlier windows drew each equally often
+        result.put("first_requests", "by output, until the window"); // Workload.inProgress; earlier windows drew each equally often
         result.put("drift_between_halves", Statistics.rounded(second / firstRate - 1));
         double balance = (double) counts.prefillTokens() / Math.max(1, counts.outputTokens());
         result.put("prefill_balance", Statistics.rounded(balance / workload.promptFraction()));

@@ -62,8 +62,8 @@ final class CudaProfiler {
     /** Rows of each sub-batch of the steps that time stages: about as in whole runs (ADR 124). */
     private static final int WAITING_ROWS = 16;
     /**
-     * Host tokens of the step from which the overhead of one follows. With 8, steps of 60 ms that vary by 3 % had 34 us
-     * per token and layer; others have 1 (ADR 135).
+     * Max host tokens of the step from which the overhead of one follows; workers limit them, too. With 8, long steps
+     * of varying time had 34 us per token and layer; others have 1 (ADR 135).
      */
     private static final int WAITING_TOKENS = 48;
     /** Measurements of one value each: a stage, a round trip, and the load by the host. */
@@ -138,13 +138,14 @@ final class CudaProfiler {
         SortedMap<Integer, Curve> attention = cpuAttention(hostContexts, counter);
         Curve transfer = curve("transfer", transfers(counter));
         // after the CPU's attention, so that its code is compiled; the wait for attention itself is subtracted
-        double one = waiting(2, 1);
         int several = Math.min(Math.min(WAITING_TOKENS, hostTokensOf(SHORTEST)), waitingCapacity() - 1);
-        double token = several > 1 ? Math.max(0, (waiting(2, several) - one) / (several - 1)) : 0;
+        int rows = Math.min(WAITING_ROWS, waitingCapacity() - several);
+        double one = waiting(2, rows, 1);
+        double token = several > 1 ? Math.max(0, (waiting(2, rows, several) - one) / (several - 1)) : 0;
         double stage = Math.max(0, (one - token) / 2);
         counter.finished();
         Curve single = Objects.requireNonNull(attention.get(1), "attention of a single host token is measured");
-        double trip = Math.max(0, waiting(1, 1) - single.at(SHORTEST));
+        double trip = Math.max(0, waiting(1, rows, 1) - single.at(SHORTEST));
         counter.finished();
         double hostLoad = hostLoad();
         counter.finished();
@@ -383,15 +384,16 @@ final class CudaProfiler {
      * shortest context.
      *
      * @param batches one or two sub-batches
+     * @param rows of each, without host tokens
+     * @param count of host tokens
      */
-    private double waiting(int batches, int count) {
+    private double waiting(int batches, int rows, int count) {
         List<HostToken> hostTokens = new ArrayList<>();
         try {
             for (int i = 0; i < count; i++) {
                 hostTokens.add(queues.admitSameLayer(admission(i, SHORTEST)));
             }
             workers.wake();
-            int rows = Math.min(WAITING_ROWS, waitingCapacity() - count);
             List<StepTimer.Waiting> waiting = new ArrayList<>();
             if (batches > 1) {
                 waiting.add(new StepTimer.Waiting(prompts, rows, List.of()));

@@ -8,7 +8,7 @@ interface HostPace {
      * Expected seconds between two tokens of a host sequence.
      *
      * @param draft of the step at hand
-     * @param sequences on the host
+     * @param sequences on the host, at least 1
      * @param tokens of context of all of them
      */
     double secondsPerToken(StepDraft draft, int sequences, long tokens);

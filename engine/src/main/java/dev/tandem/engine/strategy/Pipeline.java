@@ -106,24 +106,24 @@ public record Pipeline(
     }
 
     /**
-     * A step takes as long as the CPU needs for the attention of its host tokens, or as long as such steps took. Where
-     * it pays that the GPU waits for all of them in one batch, the predicted time counts, in one batch or two. Steps
-     * wait as long as the target allows, so by their mean alone no sequence could enter the host until it is nearly
-     * empty (ADR 101). While the host fills, steps have fewer host tokens and younger ones, so by their mean too many
-     * could enter (ADR 135).
+     * A step takes as long as the CPU needs for the attention of its host tokens, or as long as steps took. Where it
+     * pays that the GPU waits for the last token in one batch, the predicted time of a step without prompts counts
+     * instead, in one batch or in two, whichever is shorter. Steps wait as long as the target allows, so by their mean
+     * alone no sequence could enter the host until it is nearly empty (ADR 101). While the host fills, steps have fewer
+     * host tokens and younger ones, so by their mean too many could enter (ADR 135).
      */
     private double secondsPerToken(StepDraft draft, int sequences, long tokens) {
         double attention = predictor.cost().layers() * predictor.cost().cpuAttention(sequences, tokens);
+        double pace = Math.max(rules.meanStepSeconds(), attention);
         Load gpu = draft.load(0);
-        int context = (int) (tokens / sequences);
-        if (deviations.has(Deviation.SAME_LAYER) && predictor.hidesOneBesideDecodes(gpu)) {
-            double oneBatch = predictor.sameLayer(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
-            if (attention / sequences <= oneBatch / (gpu.gpuRows() + sequences)) {
-                double twoBatches = predictor.pipelinedInBoth(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
-                return Math.min(oneBatch, twoBatches);
-            }
+        if (!deviations.has(Deviation.SAME_LAYER) || !predictor.hidesOneBesideDecodes(gpu)) {
+            return pace;
         }
-        return Math.max(rules.meanStepSeconds(), attention);
+        int context = (int) (tokens / sequences);
+        double oneBatch = predictor.sameLayer(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
+        double twoBatches = predictor.pipelinedInBoth(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
+        boolean lastPays = attention / sequences <= oneBatch / (gpu.gpuRows() + sequences);
+        return lastPays ? Math.min(oneBatch, twoBatches) : pace;
     }
 
     /** Drafts a step as if all in-flight tokens had returned; it serves comparison only and must not be committed. */

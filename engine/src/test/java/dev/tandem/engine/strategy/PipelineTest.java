@@ -83,6 +83,22 @@ class PipelineTest {
         return pipeline.withoutHostTokens(scene.state).load(0).prefillOffloadTokens() > 0;
     }
 
+    /** Five host tokens of 2000 take the CPU 2 x 40 s: one batch 2 x (10 + 40) s, and two hide 2 x 30 s behind it. */
+    @ParameterizedTest
+    @CsvSource({"90, false", "105, true"})
+    void theTimeOfTwoSubBatchesCountsWhereTheyAreFaster(long targetSeconds, boolean starts) {
+        Budget budget = new Budget(2100, 20, 2100);
+        Scene scene = new Scene(256, 3000, budget).limit(2010);
+        scene.gpu(1000);
+        for (int i = 0; i < 4; i++) {
+            scene.host(2000);
+        }
+        scene.waiting(2000);
+        Pipeline pipeline = pipeline(budget, TestProfile.withCpu(25), Deviations.of(Fidelity.TANDEM), targetSeconds);
+        StepDraft draft = pipeline.withoutHostTokens(scene.state);
+        assertThat(draft.load(0).prefillOffloadTokens() > 0).isEqualTo(starts);
+    }
+
     @Test
     void theTimeOfOneBatchCountsWhereItPaysThatTheGpuWaits() {
         assertThat(startsOnHost(true, 1, 100, 50))
