@@ -14,8 +14,8 @@ import java.util.function.Predicate;
  * <p>The loop grows to a number of requests, but no faster than the engine starts them: it adds requests while fewer
  * than {@link #WAITING} have no token yet. The first are in progress ({@link Workload#inProgress}), because they take
  * the places of requests that a stationary load would have there. If all were added at once and the engine ran few of
- * them, those in progress would wait for minutes, and all requests of the window would be short. Requests
- * that it adds after the warm-up are whole: those in progress have long prompts, which would fill the window.
+ * them, those in progress would wait for minutes, and all requests of the window would be short. Requests that it adds
+ * after the warm-up are whole: those in progress have long prompts, which would fill the window.
  *
  * <p>Thread-safe.
  */

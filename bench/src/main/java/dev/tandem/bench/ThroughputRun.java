@@ -122,7 +122,8 @@ public final class ThroughputRun {
         Map<String, Object> result = describe(counts, seconds);
         double second = 2 * counts.outputTokens() / seconds - firstRate;
         result.put("window", "steady");
-        result.put("first_requests", "by output, until the window"); // Workload.inProgress; earlier windows drew each equally often
+        // "by output" alone added such requests in the window, too; earlier windows drew each equally often
+        result.put("first_requests", "by output, until the window");
         result.put("drift_between_halves", Statistics.rounded(second / firstRate - 1));
         double balance = (double) counts.prefillTokens() / Math.max(1, counts.outputTokens());
         result.put("prefill_balance", Statistics.rounded(balance / workload.promptFraction()));
