@@ -138,8 +138,8 @@ final class CudaProfiler {
         SortedMap<Integer, Curve> attention = cpuAttention(hostContexts, counter);
         Curve transfer = curve("transfer", transfers(counter));
         // after the CPU's attention, so that its code is compiled; the wait for attention itself is subtracted
-        int several = Math.min(Math.min(WAITING_TOKENS, hostTokensOf(SHORTEST)), waitingCapacity() - 1);
-        int rows = Math.min(WAITING_ROWS, waitingCapacity() - several);
+        int rows = Math.min(WAITING_ROWS, waitingCapacity() / 2);
+        int several = Math.min(Math.min(WAITING_TOKENS, hostTokensOf(SHORTEST)), waitingCapacity() - rows);
         double one = waiting(2, rows, 1);
         double token = several > 1 ? Math.max(0, (waiting(2, rows, several) - one) / (several - 1)) : 0;
         double stage = Math.max(0, (one - token) / 2);

@@ -121,9 +121,11 @@ public record Pipeline(
         }
         int context = (int) (tokens / sequences);
         double oneBatch = predictor.sameLayer(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
+        if (attention / sequences > oneBatch / (gpu.gpuRows() + sequences)) {
+            return pace; // the last host token does not pay in one batch
+        }
         double twoBatches = predictor.pipelinedInBoth(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
-        boolean lastPays = attention / sequences <= oneBatch / (gpu.gpuRows() + sequences);
-        return lastPays ? Math.min(oneBatch, twoBatches) : pace;
+        return Math.min(oneBatch, twoBatches);
     }
 
     /** Drafts a step as if all in-flight tokens had returned; it serves comparison only and must not be committed. */
