@@ -216,7 +216,9 @@ public final class CudaExecutor implements Executor {
             StepLayout layout = new StepLayout(partition);
             StepTimer untunedTimer = owned.own(new StepTimer(device, stream, untuned, layout, pools.layout(), shape));
             untunedTimer.runBuckets(inputs.graph(), plan.decodeRows());
-            CudaForward forward = untuned.with(autotuner.plan(untunedTimer, untuned, inputs.graph(), plan.maxRows()));
+            GemmAutotuner.Rows rows = new GemmAutotuner.Rows(plan.maxRows(), plan.maxSequences(), gpuBlocks);
+            CudaForward forward =
+                    untuned.with(autotuner.plan(untunedTimer, untuned, inputs.graph(), rows, kernels.decodeAttention));
             StepTimer timer = untunedTimer.of(forward);
             PiggybackedPrefill piggybacking =
                     autotuner.piggybacking(timer, inputs.graph(), plan.graphRows(), gpuBlocks);

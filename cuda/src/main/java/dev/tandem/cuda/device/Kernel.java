@@ -25,6 +25,12 @@ public final class Kernel {
     private static final int STATIC_SHARED_SIZE = 1;
     /** {@code CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES}. */
     private static final int DYNAMIC_SHARED_SIZE = 8;
+    /** {@code CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT}, in percent. */
+    private static final int PREFERRED_SHARED = 9;
+    /** Leaves the division to the driver, which may keep that of the kernel before. */
+    private static final int NO_PREFERENCE = -1;
+    /** Shared memory that the GPU itself takes for each thread block. */
+    private static final int RESERVED_SHARED = 1 << 10;
     /**
      * Dynamic shared memory that a thread block gets without opting in; lower than the driver's limit, so that static
      * memory fits too.
@@ -86,17 +92,34 @@ public final class Kernel {
         }
     }
 
-    private void requireShared() {
+    /**
+     * Says how a multiprocessor divides its memory while the kernel runs.
+     *
+     * @param large whether all that the kernel's thread blocks do not need becomes L1 cache, though the kernel then
+     *     waits until the one before has left the multiprocessor; false leaves that to the driver
+     */
+    public void preferL1Cache(boolean large) {
+        int needed = residentBlocks() * (staticShared() + sharedBytes + RESERVED_SHARED);
+        int all = device.sharedMemoryPerBlock() + RESERVED_SHARED;
+        int percent = Math.min(100, (100 * needed + all - 1) / all);
+        device.driver().cuFuncSetAttribute.call(function, PREFERRED_SHARED, large ? percent : NO_PREFERENCE);
+    }
+
+    private int staticShared() {
         try (Arena confined = Arena.ofConfined()) {
             MemorySegment size = confined.allocate(JAVA_INT);
             device.driver().cuFuncGetAttribute.call(size, STATIC_SHARED_SIZE, function);
-            int fixed = size.get(JAVA_INT, 0);
-            if (fixed + sharedBytes > device.sharedMemoryPerBlock()) {
-                throw new CudaException("kernel " + name + " needs " + fixed + " bytes of static and " + sharedBytes
-                        + " of dynamic shared memory per block; " + device.name() + " has "
-                        + device.sharedMemoryPerBlock()
-                        + ". Run on the CPU with --device cpu");
-            }
+            return size.get(JAVA_INT, 0);
+        }
+    }
+
+    private void requireShared() {
+        int fixed = staticShared();
+        if (fixed + sharedBytes > device.sharedMemoryPerBlock()) {
+            throw new CudaException("kernel " + name + " needs " + fixed + " bytes of static and " + sharedBytes
+                    + " of dynamic shared memory per block; " + device.name() + " has "
+                    + device.sharedMemoryPerBlock()
+                    + ". Run on the CPU with --device cpu");
         }
     }
 

@@ -29,6 +29,8 @@ public record GemmPlan(NavigableMap<Integer, Method> methods, Optional<SwigluCro
         GEMV,
         /** gemm_wgmma.cu: partial sums; the Tensor Memory Accelerator loads the operands of warpgroup MMA. */
         WGMMA,
+        /** The same with thread blocks of twice as many weight rows, where these do not leave multiprocessors idle. */
+        WGMMA_TALL,
         /** cublasLt: finished results; gemm_swiglu.cu computes gate and up where that is faster. */
         LIBRARY
     }

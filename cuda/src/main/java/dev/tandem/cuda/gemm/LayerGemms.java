@@ -104,6 +104,7 @@ public final class LayerGemms implements AutoCloseable {
         }
         if (kernels.wgmma() && rows >= MIN_WGMMA_ROWS) {
             methods.add(Method.WGMMA);
+            methods.add(Method.WGMMA_TALL);
         }
         methods.add(Method.LIBRARY);
         return methods;
@@ -224,12 +225,12 @@ public final class LayerGemms implements AutoCloseable {
                 long x = gemm.x().address();
                 kernels.gemvSwiglu(rows).launch(stream, strips, 1, gemm.weights(), x, out, rows, n, depth);
             }
-            case WGMMA -> {
+            case WGMMA, WGMMA_TALL -> {
                 TensorMap pairs = weights.maps.get(layer).gatePairs();
                 TensorMap x = xMap(gemm, rows, method);
-                Optional<Kernel> tall = kernels.wgmmaSwigluTall(rows).filter(kernel -> fillsTurns(strips));
-                int blocks = tall.isPresent() ? (strips + 1) / 2 : strips;
-                tall.orElse(kernels.wgmmaSwiglu(rows)).launch(stream, blocks, 1, pairs, x, out, rows, n, depth);
+                boolean tall = isTall(method, strips, 1);
+                Kernel kernel = tall ? kernels.wgmmaSwigluTall(rows) : kernels.wgmmaSwiglu(rows);
+                kernel.launch(stream, tall ? (strips + 1) / 2 : strips, 1, pairs, x, out, rows, n, depth);
             }
             case LIBRARY -> {
                 if (plan.activates(rows)) {
@@ -258,10 +259,15 @@ public final class LayerGemms implements AutoCloseable {
         return (pairs * columns * 2 + gemmSwigluBlocks() - 1) / gemmSwigluBlocks();
     }
 
-    /** Whether thread blocks of two strips finish as soon as blocks of one; then x is loaded half as often. */
-    private boolean fillsTurns(int strips) {
+    /**
+     * Whether thread blocks compute two strips, and so load x half as often: where the method says so, and they finish
+     * as soon as blocks of one strip.
+     */
+    private boolean isTall(Method method, int strips, int splits) {
         int atATime = device.multiprocessors();
-        return 2 * (((strips + 1) / 2 + atATime - 1) / atATime) <= (strips + atATime - 1) / atATime;
+        int turns = (strips * splits + atATime - 1) / atATime;
+        int tallTurns = ((strips + 1) / 2 * splits + atATime - 1) / atATime;
+        return method == Method.WGMMA_TALL && 2 * tallTurns <= turns;
     }
 
     /** Launches the output head, which writes the logits of the normed rows. */
@@ -281,10 +287,17 @@ public final class LayerGemms implements AutoCloseable {
         int strips = strips(n, method);
         long out = sums.address();
         switch (method) {
-            case GEMV_TMA, WGMMA -> {
-                Kernel kernel = method == Method.WGMMA ? kernels.wgmma(rows) : kernels.gemvTma(rows);
+            case GEMV_TMA -> {
                 TensorMap map = gemm.map().orElseThrow();
-                kernel.launch(stream, strips, splits, map, xMap(gemm, rows, method), out, rows, n, depth);
+                TensorMap x = xMap(gemm, rows, method);
+                kernels.gemvTma(rows).launch(stream, strips, splits, map, x, out, rows, n, depth);
+            }
+            case WGMMA, WGMMA_TALL -> {
+                TensorMap map = gemm.map().orElseThrow();
+                TensorMap x = xMap(gemm, rows, method);
+                boolean tall = isTall(method, strips, splits);
+                Kernel kernel = tall ? kernels.wgmmaTall(rows) : kernels.wgmma(rows);
+                kernel.launch(stream, tall ? (strips + 1) / 2 : strips, splits, map, x, out, rows, n, depth);
             }
             case GEMV -> {
                 long x = gemm.x().address();
@@ -295,7 +308,7 @@ public final class LayerGemms implements AutoCloseable {
     }
 
     private TensorMap xMap(Gemm gemm, int rows, Method method) {
-        int boxRows = method == Method.WGMMA ? Kernels.wgmmaRows(rows) : 8 * Kernels.tiles(rows);
+        int boxRows = method == Method.GEMV_TMA ? 8 * Kernels.tiles(rows) : (rows + 7) / 8 * 8;
         return map(new MapKey(
                 gemm.x().address(), GemmPlan.roundUp(rows), gemm.shape().depth(), boxRows));
     }
@@ -321,7 +334,8 @@ public final class LayerGemms implements AutoCloseable {
 
     private int splits(Gemm.Shape gemm, int rows, Method method) {
         int blocksAtATime = device.multiprocessors() * (method == Method.GEMV_TMA ? kernels.gemvTmaBlocks(rows) : 1);
-        int fixed = method == Method.WGMMA ? WGMMA_FIXED_COLUMNS : 0;
+        boolean wgmma = method == Method.WGMMA || method == Method.WGMMA_TALL;
+        int fixed = wgmma ? WGMMA_FIXED_COLUMNS : 0;
         return SplitK.of(strips(gemm.n(), method), gemm.depth(), blocksAtATime, fixed);
     }
 

@@ -66,7 +66,7 @@ public final class KernelConstants {
     static final int GEMV_TMA_THREADS = 160;
     /** Threads per block of {@code gemm_wgmma.cu}: two warpgroups that compute two boxes, and a warp that copies. */
     static final int WGMMA_THREADS = 288;
-    /** Threads per block of {@code gemm_wgmma_swiglu_tall}: four warpgroups that compute four boxes. */
+    /** Threads per block of {@code gemm_wgmma_tall} and its form with SwiGLU: four warpgroups compute four boxes. */
     static final int WGMMA_TALL_THREADS = 512;
     /** Rows of x of a tile of {@code gemm_swiglu.cu}. */
     public static final int SWIGLU_TILE_ROWS = 128;

@@ -77,6 +77,7 @@ public final class Kernels implements AutoCloseable {
     private final SequencedMap<Integer, Kernel> gemvSwiglu = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> wgmma = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> wgmmaSwiglu = new LinkedHashMap<>();
+    private final SequencedMap<Integer, Kernel> wgmmaTall = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> wgmmaSwigluTall = new LinkedHashMap<>();
     private final Optional<Kernel> gemmSwiglu;
 
@@ -155,9 +156,8 @@ public final class Kernels implements AutoCloseable {
             Loaded unit = next.next();
             wgmma.put(max, unit.kernel("gemm_wgmma"));
             wgmmaSwiglu.put(max, unit.kernel("gemm_wgmma_swiglu"));
-            if (max >= KernelCatalogue.MIN_TALL_ROWS) {
-                wgmmaSwigluTall.put(max, unit.kernel("gemm_wgmma_swiglu_tall"));
-            }
+            wgmmaTall.put(max, unit.kernel("gemm_wgmma_tall"));
+            wgmmaSwigluTall.put(max, unit.kernel("gemm_wgmma_swiglu_tall"));
         }
         gemmSwiglu = device.capability() == KernelCatalogue.WARP_GROUPS
                 ? Optional.of(next.next().kernel("gemm_swiglu"))
@@ -242,9 +242,14 @@ public final class Kernels implements AutoCloseable {
         return compiled(wgmmaSwiglu, wgmmaRows(rows));
     }
 
-    /** Likewise with thread blocks of 256 weight rows instead of 128; empty for few rows. */
-    public Optional<Kernel> wgmmaSwigluTall(int rows) {
-        return Optional.ofNullable(wgmmaSwigluTall.get(wgmmaRows(rows)));
+    /** {@link #wgmma} with thread blocks of 256 weight rows instead of 128. */
+    public Kernel wgmmaTall(int rows) {
+        return compiled(wgmmaTall, wgmmaRows(rows));
+    }
+
+    /** {@link #wgmmaSwiglu} with thread blocks of 256 weight rows instead of 128. */
+    public Kernel wgmmaSwigluTall(int rows) {
+        return compiled(wgmmaSwigluTall, wgmmaRows(rows));
     }
 
     /** The kernel of gemm_swiglu.cu for gate and up with SwiGLU; empty where the GPU has none. */

@@ -2,6 +2,7 @@ package dev.tandem.cuda.tune;
 
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Graph;
+import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.ffi.CublasLt;
 import dev.tandem.cuda.forward.Activations;
@@ -36,11 +37,13 @@ import java.util.stream.IntStream;
  */
 public final class GemmAutotuner {
     /** Sources of the kernels that are chosen among, or whose time counts in the choice. */
-    private static final List<String> SOURCES =
-            List.of("rows", "gemv_tma", "gemv", "gemm_wgmma", "gemm_swiglu", "prefill", "prefill_wgmma", "tiles");
+    private static final List<String> SOURCES = List.of(
+            "rows", "gemv_tma", "gemv", "gemm_wgmma", "gemm_swiglu", "decode", "prefill", "prefill_wgmma", "tiles");
 
     private static final int ROUNDS = 5;
     private static final int GATE_UP_ROUNDS = 3;
+    /** Rows of the decode steps that say whether attention asks for a large L1 cache. */
+    private static final int CACHE_ROWS = 32;
     /**
      * Up to this, all row counts of prompt steps are measured, and beyond it fewer and fewer. On 8 multiprocessors the
      * library's first candidate for 512 rows took twice as long as the measured one for 448 (H100, 23d3346).
@@ -52,6 +55,16 @@ public final class GemmAutotuner {
     private final LayerGemms gemms;
     private final AutotuneCache choices;
     private final Progress progress;
+    private boolean largeL1Cache;
+
+    /**
+     * What steps hold.
+     *
+     * @param max rows of a step
+     * @param decodes of them, at most
+     * @param gpuBlocks of KV
+     */
+    public record Rows(int max, int decodes, int gpuBlocks) {}
 
     /** @param progress in row counts, both those measured and those kept by an earlier start */
     public GemmAutotuner(LayerGemms gemms, AutotuneCache choices, Progress progress) {
@@ -144,28 +157,56 @@ public final class GemmAutotuner {
     }
 
     /**
-     * The fastest plan: for each number of rows the method whose GEMMs and activations of all layers take the least
-     * time, then for each number of rows of the library whether gate, up and SwiGLU are one kernel.
+     * The fastest plan: for each number of rows the method whose decode step takes the least time, then for each number
+     * of rows of the library whether gate, up and SwiGLU are one kernel. Attention counts, because the shared memory of
+     * a GEMM's thread blocks leaves the kernels that follow more or less of an L1 cache. Last, whether decode attention
+     * asks for a large one.
      *
      * @param forward whose plan is the first
      * @param inputs numbers of rows beyond its capacity keep their method
-     * @param maxRows of a step
+     * @param steps what they hold
+     * @param attention of decode steps
      */
-    public GemmPlan plan(StepTimer timer, CudaForward forward, StepBuffer inputs, int maxRows) {
+    public GemmPlan plan(StepTimer timer, CudaForward forward, StepBuffer inputs, Rows steps, Kernel attention) {
         GemmPlan plan = forward.plan();
         List<Integer> decode = plan.choices().stream()
                 .filter(rows -> rows <= inputs.rowCapacity())
                 .toList();
-        List<Integer> pairs = gemms.hasGemmSwiglu() ? pairRows(maxRows) : List.of();
-        ProgressCounter counter = new ProgressCounter(progress, "choosing GEMM methods", decode.size() + pairs.size());
-        for (int rows : decode) {
+        List<Integer> pairs = gemms.hasGemmSwiglu() ? pairRows(steps.max()) : List.of();
+        ProgressCounter counter =
+                new ProgressCounter(progress, "choosing GEMM methods", decode.size() + pairs.size() + 1);
+        attention.preferL1Cache(true);
+        for (int most : decode) {
             CudaForward current = forward.with(plan);
-            Method method = Method.valueOf(choices.of(
-                    "gemm/" + rows, () -> fastest(timer, current, inputs, rows).name()));
-            plan = plan.with(rows, method);
+            Method method = Method.valueOf(choices.of("gemm/" + most, () -> {
+                timer.fillDecodes(inputs, most, steps.decodes(), steps.gpuBlocks());
+                return fastest(timer, current, inputs, most).name();
+            }));
+            plan = plan.with(most, method);
             counter.finished();
         }
-        return pairs.isEmpty() ? plan : plan.with(crossover(timer, forward.with(plan), pairs, counter));
+        CudaForward chosen = forward.with(plan);
+        largeL1Cache = Boolean.parseBoolean(choices.of("attention/large-l1-cache", () -> {
+            int few = Math.min(CACHE_ROWS, inputs.rowCapacity());
+            timer.fillDecodes(inputs, few, steps.decodes(), steps.gpuBlocks());
+            double with = shortest(timer.of(chosen), inputs, few);
+            attention.preferL1Cache(false);
+            return Boolean.toString(with < shortest(timer.of(chosen), inputs, few));
+        }));
+        attention.preferL1Cache(largeL1Cache);
+        counter.finished();
+        return pairs.isEmpty() ? plan : plan.with(crossover(timer, chosen, pairs, counter));
+    }
+
+    /** The shortest of some decode steps of the rows that were written, in milliseconds. */
+    private static double shortest(StepTimer timer, StepBuffer inputs, int rows) {
+        try (Graph graph = timer.decodes(inputs, rows, Math.min(rows, Kernels.GEMV_MAX_ROWS))) {
+            double min = Double.MAX_VALUE;
+            for (int round = 0; round < ROUNDS; round++) {
+                min = Math.min(min, timer.launched(graph));
+            }
+            return min;
+        }
     }
 
     /**
@@ -177,7 +218,7 @@ public final class GemmAutotuner {
         List<Method> methods = gemms.available(rows);
         List<Graph> graphs = new ArrayList<>();
         for (Method method : methods) {
-            graphs.add(timer.of(forward.with(forward.plan().with(rows, method))).gemms(inputs, rows, sampled));
+            graphs.add(timer.of(forward.with(forward.plan().with(rows, method))).decodes(inputs, rows, sampled));
         }
         double[] min = new double[methods.size()];
         Arrays.fill(min, Double.MAX_VALUE);
@@ -255,6 +296,7 @@ public final class GemmAutotuner {
 
     /** Which methods compute the GEMMs of decode steps, and when these were measured. */
     public String text(GemmPlan plan) {
-        return "GEMMs of decode steps, " + choices.origin() + ": " + plan.text();
+        return "GEMMs of decode steps, " + choices.origin() + ": " + plan.text()
+                + (largeL1Cache ? "; decode attention with a large L1 cache" : "");
     }
 }

@@ -41,6 +41,8 @@ public final class StepTimer implements AutoCloseable {
     static final int FEW_ROWS = 8;
 
     private static final int CHOICE_REPEATS = 3;
+    /** Max tokens of context of the rows of a step by which methods are chosen. */
+    private static final int CHOICE_CONTEXT = 1024;
     /** Runs longer than this are timed once. */
     private static final float LONG_MILLIS = 200;
 
@@ -111,9 +113,26 @@ public final class StepTimer implements AutoCloseable {
         return time(inputs, extent.only(EnumSet.of(Part.ATTENTION)), CHOICE_REPEATS);
     }
 
-    /** A graph of a step's GEMMs and activations, for {@link #launched} to time in turns with others. */
-    public Graph gemms(StepBuffer inputs, int rows, int sampled) {
-        return captured(inputs, linear(rows, sampled));
+    /**
+     * Writes the rows of a decode step, each with as much context as there are KV blocks for, up to
+     * {@link #CHOICE_CONTEXT}.
+     *
+     * @param rows of the step
+     * @param decodes of them that have context; the others are empty
+     */
+    void fillDecodes(StepBuffer inputs, int rows, int decodes, int gpuBlocks) {
+        int blocks = Math.min(CHOICE_CONTEXT, shape.config().contextTokens()) / ModelShape.BLOCK_TOKENS;
+        int with = Math.min(Math.min(rows, decodes), gpuBlocks);
+        int context = Math.max(1, Math.min(blocks, gpuBlocks / with)) * ModelShape.BLOCK_TOKENS;
+        decodes(inputs, with, context, gpuBlocks);
+        StepLayout.pad(inputs, with, rows);
+        layout.spread(inputs, 0);
+        inputs.upload(stream);
+    }
+
+    /** A graph of a decode step of the rows that were written, for {@link #launched} to time in turns with others. */
+    Graph decodes(StepBuffer inputs, int rows, int sampled) {
+        return captured(inputs, Extent.decode(rows, sampled));
     }
 
     private static Extent linear(int rows, int sampled) {

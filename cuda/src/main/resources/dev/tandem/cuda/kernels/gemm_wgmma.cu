@@ -2,9 +2,13 @@
 // SwiGLU of the result [rows][INTERMEDIATE].
 //
 // Weights are the 64-row operand of wgmma. x is the other one, with up to TOKENS rows, so that little work is done for
-// rows that do not exist. A thread block computes a strip of weight rows, 64 per warpgroup. With two warpgroups, one
-// more warp issues the copies by the Tensor Memory Accelerator (TMA). Four warpgroups copy x half as often, but leave
-// no registers for another warp, so a thread of the first warpgroup issues the copies.
+// rows that do not exist. Only the rows that exist are copied, up to the next multiple of 8: what the others hold
+// reaches no result that is stored. A thread block computes a strip of weight rows, 64 per warpgroup. With two
+// warpgroups, one more warp issues the copies by the Tensor Memory Accelerator (TMA). Four warpgroups copy x half as
+// often, but leave no registers for another warp, so a thread of the first warpgroup issues the copies.
+//
+// With few rows, memory takes longer than the products. Then four warpgroups wait for each stage's products and give it
+// back at once, so that all stages are being copied while they wait for the next.
 //
 // Shared memory (dynamic): stages of { weights GROUPS x [64][64], x [TOKENS][64] } 16-bit, swizzled. Results replace
 // the stages at the end. Static: barriers full and empty, one per stage.
@@ -112,13 +116,14 @@ __device__ __forceinline__ void storeActivation(char *ring, const float (*sums)[
 // Multiplies the thread block's weight rows by x over `count` stages of 64 columns, from stage `from` on. Returns
 // whether this thread has sums. FUSED: 16 weight rows are 8 of gate and 8 of up.
 template <int GROUPS, bool FUSED, int STAGES>
-__device__ __forceinline__ bool gemm(const TensorMap *weights, const TensorMap *x, char *ring, int from, int count,
-        float (*sums)[4]) {
+__device__ __forceinline__ bool gemm(const TensorMap *weights, const TensorMap *x, char *ring, int rows, int from,
+        int count, float (*sums)[4]) {
     const int STAGE_BYTES = GROUPS * BOX_BYTES + X_BYTES;
-    const bool COPY_WARP = GROUPS == 2;
+    const bool COPY_WARP = GROUPS == 2, AT_ONCE = GROUPS == 4 && TOKENS <= 96;
     __shared__ u64 full[STAGES], empty[STAGES];
     dependentsLaunch();
     int warp = threadIdx.x / 32, firstRow = blockIdx.x * GROUPS * BOX_ROWS;
+    int copied = GROUPS * BOX_BYTES + (rows + 7) / 8 * 8 * 128;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrierInit(&full[i], 1);
@@ -130,7 +135,7 @@ __device__ __forceinline__ bool gemm(const TensorMap *weights, const TensorMap *
     auto fetchWeights = [&](int i) {
         char *stage = ring + i % STAGES * STAGE_BYTES;
         u64 *barrier = &full[i % STAGES];
-        barrierExpect(barrier, STAGE_BYTES);
+        barrierExpect(barrier, copied);
 #pragma unroll
         for (int b = 0; b < GROUPS; b += FUSED ? 2 : 1) {
             if (FUSED)
@@ -170,9 +175,10 @@ __device__ __forceinline__ bool gemm(const TensorMap *weights, const TensorMap *
 #pragma unroll
         for (int k = 0; k < 4; k++) multiplyRows(sums, weightRows + 2 * k, xRows + 2 * k, i + k);
         wgmmaCommit();
-        wgmmaWait<1>();
-        if (i > 0 && threadIdx.x % 128 == 0) barrierArrive(&empty[(i - 1) % STAGES]);
-        if (!COPY_WARP && threadIdx.x == 0 && i > 0 && i - 1 + STAGES < count) refill(i - 1 + STAGES);
+        wgmmaWait<AT_ONCE ? 0 : 1>();
+        int read = AT_ONCE ? i : i - 1;
+        if (read >= 0 && threadIdx.x % 128 == 0) barrierArrive(&empty[read % STAGES]);
+        if (!COPY_WARP && threadIdx.x == 0 && read >= 0 && read + STAGES < count) refill(read + STAGES);
     }
     wgmmaWait<0>();
     fenceAccumulators<TOKENS / 8>(sums);
@@ -184,20 +190,34 @@ template <int GROUPS, int STAGES>
 __device__ __forceinline__ void swiglu(const TensorMap *weights, const TensorMap *x, char *ring, half16 *out, int rows,
         int depth) {
     float sums[TOKENS / 8][4];
-    if (gemm<GROUPS, true, STAGES>(weights, x, ring, 0, (depth + 63) / 64, sums))
+    if (gemm<GROUPS, true, STAGES>(weights, x, ring, rows, 0, (depth + 63) / 64, sums))
         storeActivation<GROUPS>(ring, sums, out, rows, blockIdx.x * (GROUPS * BOX_ROWS / 2));
+}
+
+template <int GROUPS, int STAGES>
+__device__ __forceinline__ void partialSums(const TensorMap *weights, const TensorMap *x, char *ring, float *out,
+        int rows, int n, int depth) {
+    int all = (depth + 63) / 64;
+    int from = (int)((long)all * blockIdx.y / gridDim.y),
+            count = (int)((long)all * (blockIdx.y + 1) / gridDim.y) - from;
+    float sums[TOKENS / 8][4];
+    if (gemm<GROUPS, false, STAGES>(weights, x, ring, rows, from, count, sums))
+        storeSums<GROUPS>(ring, sums, out + (size_t)blockIdx.y * rows * n, rows, n, blockIdx.x * GROUPS * BOX_ROWS);
 }
 
 // out [splits][rows][n]: partial sums. grid (strips of 128 weight rows, splits)
 extern "C" __global__ void __launch_bounds__(WGMMA_THREADS, 1) gemm_wgmma(const __grid_constant__ TensorMap weights,
         const __grid_constant__ TensorMap x, float *out, int rows, int n, int depth) {
     extern __shared__ __align__(1024) char ring[];
-    int all = (depth + 63) / 64;
-    int from = (int)((long)all * blockIdx.y / gridDim.y),
-            count = (int)((long)all * (blockIdx.y + 1) / gridDim.y) - from;
-    float sums[TOKENS / 8][4];
-    if (gemm<2, false, STRIP_STAGES>(&weights, &x, ring, from, count, sums))
-        storeSums<2>(ring, sums, out + (size_t)blockIdx.y * rows * n, rows, n, blockIdx.x * 2 * BOX_ROWS);
+    partialSums<2, STRIP_STAGES>(&weights, &x, ring, out, rows, n, depth);
+}
+
+// The same, with grid (strips of 256 weight rows, splits).
+extern "C" __global__ void __launch_bounds__(WGMMA_TALL_THREADS, 1) gemm_wgmma_tall(
+        const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, float *out, int rows, int n,
+        int depth) {
+    extern __shared__ __align__(1024) char ring[];
+    partialSums<4, TALL_STAGES>(&weights, &x, ring, out, rows, n, depth);
 }
 
 // out [rows][INTERMEDIATE] = silu(gate) * up. grid (strips of 128 weight rows)
@@ -208,7 +228,6 @@ extern "C" __global__ void __launch_bounds__(WGMMA_THREADS, 1) gemm_wgmma_swiglu
     swiglu<2, STRIP_STAGES>(&weights, &x, ring, out, rows, depth);
 }
 
-#if TALL_STAGES
 // The same, with grid (strips of 256 weight rows).
 extern "C" __global__ void __launch_bounds__(WGMMA_TALL_THREADS, 1) gemm_wgmma_swiglu_tall(
         const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, half16 *out, int rows, int n,
@@ -216,4 +235,3 @@ extern "C" __global__ void __launch_bounds__(WGMMA_TALL_THREADS, 1) gemm_wgmma_s
     extern __shared__ __align__(1024) char ring[];
     swiglu<4, TALL_STAGES>(&weights, &x, ring, out, rows, depth);
 }
-#endif

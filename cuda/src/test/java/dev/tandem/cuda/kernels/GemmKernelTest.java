@@ -165,7 +165,7 @@ class GemmKernelTest {
             TensorMap ws = TensorMap.of(rig.device, weights.address(), n, depth, 64, shape.type());
             for (int rows : List.of(1, 31, 32, 33, 64, 65, 95, 96, 128, 150, 191, 192)) {
                 float[] x = rig.halves(rows * depth, 1);
-                int boxRows = Kernels.wgmmaRows(rows);
+                int boxRows = (rows + 7) / 8 * 8;
                 TensorMap xs = TensorMap.of(rig.device, rig.putHalves(x).address(), rows, depth, boxRows, shape.type());
                 double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
                 for (int splits = 1; splits <= Math.min(3, (depth + 63) / 64); splits++) {
@@ -176,6 +176,13 @@ class GemmKernelTest {
                     assertThat(GpuRig.error(sumOfSplits(rig.floats(out, splits * rows * n), rows * n), expected))
                             .as("%d rows, %d splits", rows, splits)
                             .isLessThan(1e-5);
+                    DeviceBuffer same = rig.poisoned(4L * splits * rows * n);
+                    rig.kernels
+                            .wgmmaTall(rows)
+                            .launch(rig.stream, (n + 255) / 256, splits, ws, xs, same.address(), rows, n, depth);
+                    assertThat(rig.floats(same, splits * rows * n))
+                            .as("%d rows, %d splits, 256 weight rows per block", rows, splits)
+                            .isEqualTo(rig.floats(out, splits * rows * n));
                 }
             }
         }
@@ -222,7 +229,7 @@ class GemmKernelTest {
             for (int rows : List.of(5, 32, 50, 90, 128, 160, 180, 192)) {
                 float[] x = rig.halves(rows * depth, 1);
                 TensorMap xs = TensorMap.of(
-                        rig.device, rig.putHalves(x).address(), rows, depth, Kernels.wgmmaRows(rows), shape.type());
+                        rig.device, rig.putHalves(x).address(), rows, depth, (rows + 7) / 8 * 8, shape.type());
                 double[] expected = swiglu(shape, x, w, rows);
                 DeviceBuffer out = rig.poisoned(2L * rows * width);
                 rig.kernels
@@ -240,15 +247,22 @@ class GemmKernelTest {
                 assertThat(GpuRig.error(rig.halves(out, rows * width), expected))
                         .as("%d rows", rows)
                         .isLessThan(KernelTest.rounding(shape));
-                assertThat(rig.kernels.wgmmaSwigluTall(rows).isPresent()).isEqualTo(rows > 96);
-                rig.kernels.wgmmaSwigluTall(rows).ifPresent(tall -> {
-                    DeviceBuffer same = rig.poisoned(2L * rows * width);
-                    tall.launch(
-                            rig.stream, (2 * width + 255) / 256, 1, pairs, xs, same.address(), rows, 2 * width, depth);
-                    assertThat(rig.halves(same, rows * width))
-                            .as("%d rows", rows)
-                            .isEqualTo(rig.halves(out, rows * width));
-                });
+                DeviceBuffer same = rig.poisoned(2L * rows * width);
+                rig.kernels
+                        .wgmmaSwigluTall(rows)
+                        .launch(
+                                rig.stream,
+                                (2 * width + 255) / 256,
+                                1,
+                                pairs,
+                                xs,
+                                same.address(),
+                                rows,
+                                2 * width,
+                                depth);
+                assertThat(rig.halves(same, rows * width))
+                        .as("%d rows, 256 weight rows per block", rows)
+                        .isEqualTo(rig.halves(out, rows * width));
             }
         }
     }
