@@ -13,6 +13,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -41,6 +42,9 @@ final class BlockLedger {
     private int freeHostBeforeIns;
 
     private int gpuSequences;
+    /** Negative until it is asked for. */
+    private double meanOutput = -1;
+
     private final List<Sequence> drops = new ArrayList<>();
     private final List<Sequence> outs = new ArrayList<>();
     private final List<Sequence> ins = new ArrayList<>();
@@ -211,19 +215,63 @@ final class BlockLedger {
             return forecasts(KvTier.HOST)[0]; // without shared blocks and windows they are the same
         }
         if (hostContexts == null) {
-            KvDemandForecast contexts =
-                    new KvDemandForecast(state.outputs(), kv.span().maxTokens());
-            for (Sequence sequence : state.host()) {
-                if (!moved.contains(sequence) && !drops.contains(sequence)) {
-                    contexts.add(sequence, kv.span().tokens(sequence.length()));
-                }
-            }
-            for (Collection<Sequence> others : List.of(state.inFlight(), outs, hostStarts)) {
-                others.forEach(sequence -> contexts.add(sequence, kv.span().tokens(sequence.length())));
-            }
+            KvDemandForecast contexts = new KvDemandForecast(
+                    state.outputs(), meanOutput(), kv.span().maxTokens());
+            forEachOnHost(sequence -> contexts.add(sequence, kv.span().tokens(sequence.length())));
             hostContexts = contexts;
         }
         return hostContexts;
+    }
+
+    /**
+     * Tokens of context that the host's sequences have on average while they decode, with one more. A token that
+     * several sequences share counts for each of them.
+     *
+     * <p>Until enough sequences have ended, their limits count.
+     */
+    long meanHostContext(Sequence candidate) {
+        double meanOutput = meanOutput();
+        double[] tokens = {meanContext(candidate, meanOutput)};
+        forEachOnHost(sequence -> tokens[0] += meanContext(sequence, meanOutput));
+        return (long) tokens[0];
+    }
+
+    /** Mean output of all sequences; 0 where it is not known. */
+    private double meanOutput() {
+        if (meanOutput < 0) {
+            int running = 0;
+            long tokens = 0;
+            for (Collection<Sequence> tier : List.of(state.gpu(), state.host(), state.inFlight())) {
+                running += tier.size();
+                for (Sequence sequence : tier) {
+                    tokens += sequence.outputLength();
+                }
+            }
+            meanOutput = state.outputs().meanWith(running, tokens);
+        }
+        return meanOutput;
+    }
+
+    /** @param meanOutput of all sequences; 0 where it is not known */
+    private double meanContext(Sequence sequence, double meanOutput) {
+        int soFar = sequence.outputLength();
+        int limit = soFar + sequence.limit() - sequence.length();
+        double output = meanOutput == 0
+                ? limit
+                : Math.min(limit, Math.max(meanOutput, soFar + state.outputs().remaining(soFar)));
+        return kv.span().tokens((int) (sequence.length() - soFar + output / 2));
+    }
+
+    /** Sequences whose KV is on the host once the draft is carried out. */
+    private void forEachOnHost(Consumer<Sequence> action) {
+        for (Sequence sequence : state.host()) {
+            if (!moved.contains(sequence) && !drops.contains(sequence)) {
+                action.accept(sequence);
+            }
+        }
+        for (Collection<Sequence> others : List.of(state.inFlight(), outs, hostStarts)) {
+            others.forEach(action);
+        }
     }
 
     private KvDemandForecast[] forecasts(KvTier tier) {
@@ -264,8 +312,8 @@ final class BlockLedger {
             Iterable<Sequence> inFlight,
             List<Sequence> arrivals,
             List<Sequence> starts) {
-        KvDemandForecast forecast =
-                new KvDemandForecast(state.outputs(), kind.window().maxDecoding());
+        KvDemandForecast forecast = new KvDemandForecast(
+                state.outputs(), meanOutput(), kind.window().maxDecoding());
         for (Sequence holder : holders) {
             if (!moved.contains(holder) && !drops.contains(holder)) {
                 forecast.add(holder, own(holder, tier, kind));

@@ -44,6 +44,23 @@ public final class OutputLengths {
         return longer == 0 ? 1 : (double) sums[from] / longer - soFar;
     }
 
+    /**
+     * Mean output; 0 while too few sequences have ended. Those that end first are the short ones. So until twice as
+     * many have ended as run, the mean is all tokens per sequence that has ended, as in a system in equilibrium.
+     *
+     * @param running sequences that have not ended
+     * @param tokens that these have
+     */
+    double meanWith(int running, long tokens) {
+        if (count < MIN_SAMPLES) {
+            return 0;
+        }
+        if (stale) {
+            sort();
+        }
+        return (double) (sums[0] + (count < 2 * running ? tokens : 0)) / count;
+    }
+
     private void sort() {
         sorted = Arrays.copyOf(ended, count);
         Arrays.sort(sorted);

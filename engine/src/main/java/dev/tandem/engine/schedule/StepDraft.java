@@ -114,6 +114,14 @@ public final class StepDraft {
         return blocks.maxHostContext(candidate);
     }
 
+    /**
+     * Tokens of context that the host's sequences have on average while they decode, with one more; shared tokens count
+     * for each sequence. It does not depend on how far each has come.
+     */
+    public long meanHostContext(Sequence candidate) {
+        return blocks.meanHostContext(candidate);
+    }
+
     /** Blocks that the sequence lacks for all of its tokens, after the draft's moves. */
     public int missing(Sequence sequence) {
         return blocks.missing(sequence);

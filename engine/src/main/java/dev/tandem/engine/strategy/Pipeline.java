@@ -74,6 +74,18 @@ public record Pipeline(
      */
     private static final double SHORT_CONTEXT = 0.7;
 
+    /**
+     * Contexts by which the host's pace is expected, over their mean. The margin is on contexts, because time that the
+     * CPU's attention hides behind does not vary with them. Simulated on an L4, reasoning, 160 ms, two seeds: with 1
+     * and 0.8 of the target, 728 and 670 tokens/s and a p99 of 155 and 232 ms; with 1.3 and {@link #MAX_PACE}, 736 and
+     * 714, 153 and 146 ms; with 1.15, 727 and 710, 174 and 172 ms; with 1.5 and 0.95, 676 and 674.
+     */
+    private static final double CONTEXT_MARGIN = 1.3;
+    /**
+     * Max expected time per token with which a sequence may join the host, in its targets; see {@link #CONTEXT_MARGIN}.
+     */
+    private static final double MAX_PACE = 0.98;
+
     /** Fills the host for two sub-batches alone, and computes prompts at once. */
     public Pipeline(Budget budget, StepPredictor predictor, TierRules rules, Deviations deviations, boolean gpuKv) {
         this(budget, predictor, rules, deviations, gpuKv, Set.of(Kind.HOST_TOKENS_IN_BOTH), PiggybackedPrefill.NONE);
@@ -106,26 +118,46 @@ public record Pipeline(
     }
 
     /**
-     * A step takes as long as the CPU needs for the attention of its host tokens, or as long as steps took. Where it
-     * pays that the GPU waits for the last token in one batch, the predicted time of a step without prompts counts
-     * instead, in one batch or in two, whichever is shorter. Steps wait as long as the target allows, so by their mean
-     * alone no sequence could enter the host until it is nearly empty (ADR 101). While the host fills, steps have fewer
-     * host tokens and younger ones, so by their mean too many could enter (ADR 135).
+     * How fast host tokens are that wait for the CPU within a step.
+     *
+     * <p>A step takes as long as the CPU needs for the attention of its host tokens, or as long as steps took. Where it
+     * pays that the GPU waits for the last token in one batch, the predicted time of a step with the prompts that come
+     * with its outputs counts instead, in one batch or in two, whichever is shorter. Steps wait as long as the target
+     * allows, so by their mean alone no sequence could enter the host until it is nearly empty (ADR 101). While the
+     * host fills, steps have fewer host tokens and younger ones, so by their mean too many could enter (ADR 135).
+     *
+     * <p>A request's mean time per token depends on the contexts while it decodes, not on their max. By the max, few
+     * may enter while sequences are young, and many at a time once they end, again and again (ADR 136).
      */
-    private double secondsPerToken(StepDraft draft, int sequences, long tokens) {
-        double attention = predictor.cost().layers() * predictor.cost().cpuAttention(sequences, tokens);
-        double pace = Math.max(rules.meanStepSeconds(), attention);
-        Load gpu = draft.load(0);
-        if (!deviations.has(Deviation.SAME_LAYER) || !predictor.hidesOneBesideDecodes(gpu)) {
-            return pace;
+    private final class WithinStepPace implements HostPace {
+        @Override
+        public double secondsPerToken(StepDraft draft, int sequences, long tokens) {
+            double attention = predictor.cost().layers() * predictor.cost().cpuAttention(sequences, tokens);
+            double pace = Math.max(rules.meanStepSeconds(), attention);
+            Load gpu = draft.load(0);
+            if (!deviations.has(Deviation.SAME_LAYER) || !predictor.hidesOneBesideDecodes(gpu)) {
+                return pace;
+            }
+            int rows = gpu.gpuRows();
+            int context = (int) (tokens / sequences);
+            int prompts = (int) ((rows + sequences) * SpeedupEstimate.promptTokensPerOutput(draft.state()));
+            double oneBatch = predictor.sameLayer(rows, gpu.gpuTokens(), sequences, context, prompts, 0);
+            if (attention / sequences > oneBatch / (rows + sequences)) {
+                return pace; // the last host token does not pay in one batch
+            }
+            double twoBatches = predictor.pipelinedInBoth(rows, gpu.gpuTokens(), sequences, context, prompts, 0);
+            return Math.min(oneBatch, twoBatches);
         }
-        int context = (int) (tokens / sequences);
-        double oneBatch = predictor.sameLayer(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
-        if (attention / sequences > oneBatch / (gpu.gpuRows() + sequences)) {
-            return pace; // the last host token does not pay in one batch
+
+        @Override
+        public long context(StepDraft draft, Sequence candidate) {
+            return (long) (CONTEXT_MARGIN * draft.meanHostContext(candidate));
         }
-        double twoBatches = predictor.pipelinedInBoth(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
-        return Math.min(oneBatch, twoBatches);
+
+        @Override
+        public double max() {
+            return MAX_PACE;
+        }
     }
 
     /** Drafts a step as if all in-flight tokens had returned; it serves comparison only and must not be committed. */
@@ -179,6 +211,7 @@ public record Pipeline(
     private StepDraft gpuSide(SchedulerState state, int hostTokens) {
         StepDraft draft = new StepDraft(state, budget, deviations.has(Deviation.ROOM_TO_GROW));
         boolean chunked = deviations.has(Deviation.CHUNKED_PREFILL);
+        HostPace pace = new WithinStepPace();
         GpuTier.Kept kept = GpuTier.decodes(draft, draft::fitsHost);
         int maxBatchTokens = chunked ? maxRows() : budget.maxBatchTokens();
         if (deviations.has(Deviation.ROOM_TO_GROW) && !state.host().isEmpty()) {
@@ -186,7 +219,7 @@ public record Pipeline(
             draft.leaveForStaging(maxBatchTokens + begun);
         }
         if (!kept.evicted()) {
-            rules.rotate(draft, this::secondsPerToken);
+            rules.rotate(draft, pace);
             GpuTier.swapIn(draft);
         }
         HostPrompts hostPrompts = HostPrompts.of(draft, predictor, rules, kinds, piggybacking);
@@ -198,7 +231,7 @@ public record Pipeline(
         Prefills prefills = new Prefills(
                 chunked,
                 true,
-                sequence -> hostPrompts.start() && rules.mayLiveOnHost(draft, sequence, this::secondsPerToken),
+                sequence -> hostPrompts.start() && rules.mayLiveOnHost(draft, sequence, pace),
                 piggybacks ? piggybacking : PiggybackedPrefill.NONE);
         int most = budget.maxBatchTokens();
         if (hostPrompts == HostPrompts.IN_BALANCE) {

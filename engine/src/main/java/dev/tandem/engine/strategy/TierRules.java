@@ -26,11 +26,7 @@ public final class TierRules {
     private static final int REFRESH = 32;
     /** Min tokens of a sequence on a tier before its time per token counts. */
     private static final int MIN_TOKENS = 4;
-    /**
-     * Max expected time per token of tokens that wait for the CPU within a step, in targets. With 1, the p99 of the
-     * requests' mean times on an L4 with a target of 160 ms was 199 ms, with 0.9 it is 175 ms (simulated, before ADR
-     * 135).
-     */
+    /** Max expected time per token of a host that an estimate fills, in targets. */
     static final double MAX_PACE = 0.9;
     /** Factor by which expectations grow at each measurement that misses a target. */
     private static final double GROWTH = 1.01;
@@ -106,7 +102,7 @@ public final class TierRules {
         if (target == 0) {
             return true;
         }
-        double seconds = pace.secondsPerToken(draft, draft.hostSequences() + 1, draft.maxHostContext(sequence));
+        double seconds = pace.secondsPerToken(draft, draft.hostSequences() + 1, pace.context(draft, sequence));
         return correction * seconds * 1e9 <= pace.max() * target;
     }
 

@@ -13,6 +13,7 @@ import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.AttentionSite;
 import java.util.Set;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
 /** Two host sequences of 19 tokens, whose first 16 are the same: two host blocks. */
@@ -28,13 +29,23 @@ class HostContextTest {
         return sequence;
     }
 
-    /** Tokens that the second sequence hits on the host, and the host's max context with a third one. */
-    private record Counted(int secondHit, long context) {}
+    /** Tokens that the second sequence hits on the host, and the host's max and mean context with a third one. */
+    private record Counted(int secondHit, long context, long mean) {}
 
     private static Counted counted(PrefixCacheOptions options) {
+        return counted(options, 0);
+    }
+
+    /** @param ended sequences that have ended after 6 tokens */
+    private static Counted counted(PrefixCacheOptions options, int ended) {
         SchedulerState state =
                 new SchedulerState(new KvCache(4, 8, 30, 20, PrefillStaging.NONE, options, Long.MAX_VALUE));
         PlanCommitter committer = new PlanCommitter(state);
+        for (int i = 0; i < ended; i++) {
+            Sequence sequence = sequence(committer, 100 + i, new int[] {1});
+            IntStream.range(0, 6).forEach(token -> sequence.append(0, 0));
+            committer.remove(sequence);
+        }
         int hit = 0;
         for (int key = 0; key < 2; key++) {
             Sequence sequence = sequence(committer, key, new int[18]);
@@ -47,7 +58,22 @@ class HostContextTest {
             committer.register(sequence, 18);
         }
         Sequence candidate = sequence(committer, 2, new int[] {1, 2, 3, 4, 5, 6, 7, 8});
-        return new Counted(hit, new StepDraft(state, BUDGET).maxHostContext(candidate));
+        StepDraft draft = new StepDraft(state, BUDGET);
+        return new Counted(hit, draft.maxHostContext(candidate), draft.meanHostContext(candidate));
+    }
+
+    /** Prompts of 18, 18 and 8 tokens, and at most 100 tokens with the output. */
+    @Test
+    void theMeanContextIsThatInTheMiddleOfTheOutput() {
+        assertThat(counted(PrefixCacheOptions.OFF).mean())
+                .as("outputs are not known, so their limits count")
+                .isEqualTo(59 + 59 + 54);
+        assertThat(counted(PrefixCacheOptions.OFF, 16).mean())
+                .as("16 sequences have ended after 6 tokens each")
+                .isEqualTo(21 + 21 + 11);
+        assertThat(counted(new PrefixCacheOptions(true, 1, -1), 16).mean())
+                .as("shared tokens count for each sequence")
+                .isEqualTo(21 + 21 + 11);
     }
 
     @Test
