@@ -42,9 +42,6 @@ final class BlockLedger {
     private int freeHostBeforeIns;
 
     private int gpuSequences;
-    /** Negative until it is asked for. */
-    private double meanOutput = -1;
-
     private final List<Sequence> drops = new ArrayList<>();
     private final List<Sequence> outs = new ArrayList<>();
     private final List<Sequence> ins = new ArrayList<>();
@@ -215,8 +212,8 @@ final class BlockLedger {
             return forecasts(KvTier.HOST)[0]; // without shared blocks and windows they are the same
         }
         if (hostContexts == null) {
-            KvDemandForecast contexts = new KvDemandForecast(
-                    state.outputs(), meanOutput(), kv.span().maxTokens());
+            KvDemandForecast contexts =
+                    new KvDemandForecast(state.outputs(), kv.span().maxTokens());
             forEachOnHost(sequence -> contexts.add(sequence, kv.span().tokens(sequence.length())));
             hostContexts = contexts;
         }
@@ -230,26 +227,18 @@ final class BlockLedger {
      * <p>Until enough sequences have ended, their limits count.
      */
     long meanHostContext(Sequence candidate) {
-        double meanOutput = meanOutput();
+        int running = 0;
+        long outputs = 0;
+        for (Collection<Sequence> tier : List.of(state.gpu(), state.host(), state.inFlight())) {
+            running += tier.size();
+            for (Sequence sequence : tier) {
+                outputs += sequence.outputLength();
+            }
+        }
+        double meanOutput = state.outputs().meanWith(running, outputs);
         double[] tokens = {meanContext(candidate, meanOutput)};
         forEachOnHost(sequence -> tokens[0] += meanContext(sequence, meanOutput));
         return (long) tokens[0];
-    }
-
-    /** Mean output of all sequences; 0 where it is not known. */
-    private double meanOutput() {
-        if (meanOutput < 0) {
-            int running = 0;
-            long tokens = 0;
-            for (Collection<Sequence> tier : List.of(state.gpu(), state.host(), state.inFlight())) {
-                running += tier.size();
-                for (Sequence sequence : tier) {
-                    tokens += sequence.outputLength();
-                }
-            }
-            meanOutput = state.outputs().meanWith(running, tokens);
-        }
-        return meanOutput;
     }
 
     /** @param meanOutput of all sequences; 0 where it is not known */
@@ -312,8 +301,8 @@ final class BlockLedger {
             Iterable<Sequence> inFlight,
             List<Sequence> arrivals,
             List<Sequence> starts) {
-        KvDemandForecast forecast = new KvDemandForecast(
-                state.outputs(), meanOutput(), kind.window().maxDecoding());
+        KvDemandForecast forecast =
+                new KvDemandForecast(state.outputs(), kind.window().maxDecoding());
         for (Sequence holder : holders) {
             if (!moved.contains(holder) && !drops.contains(holder)) {
                 forecast.add(holder, own(holder, tier, kind));

@@ -6,10 +6,9 @@ import java.util.Arrays;
 /**
  * Forecasts the max number of tokens that the sequences of one tier will hold at a time.
  *
- * <p>Each sequence is expected to run as long as those that ended last, or to the mean output where that is more. All
- * sequences gain one token per step and free everything at their ends. So the max occurs just before one of them ends,
- * and the forecast is the max over these moments. The past-future scheduler (Gong et al., ASPLOS 2025) does this with
- * sampled lengths; here they are means.
+ * <p>Each sequence is expected to run as long as those that ended last. All sequences gain one token per step and free
+ * everything at their ends. So the max occurs just before one of them ends, and the forecast is the max over these
+ * moments. The past-future scheduler (Gong et al., ASPLOS 2025) does this with sampled lengths; here they are means.
  *
  * <p>With a sliding window, a sequence stops growing. The forecast is then at most the sum of what each holds at its
  * end.
@@ -23,7 +22,6 @@ final class KvDemandForecast {
     private static final int UNITS_PER_TOKEN = 16;
 
     private final OutputLengths lengths;
-    private final double meanOutput;
     private final int maxTokens;
     /**
      * [count] per sequence: expected further tokens in units (high 32 bits), tokens it holds (low); sorted once asked.
@@ -33,16 +31,9 @@ final class KvDemandForecast {
     private int count;
     private boolean sorted;
 
-    /**
-     * Creates a forecast without sequences.
-     *
-     * @param lengths of outputs that have ended
-     * @param meanOutput of all sequences, also of those that run; 0 where it is not known
-     * @param maxTokens that a sequence grows to; {@link Integer#MAX_VALUE} without a limit
-     */
-    KvDemandForecast(OutputLengths lengths, double meanOutput, int maxTokens) {
+    /** @param maxTokens that a sequence grows to; {@link Integer#MAX_VALUE} without a limit */
+    KvDemandForecast(OutputLengths lengths, int maxTokens) {
         this.lengths = lengths;
-        this.meanOutput = meanOutput;
         this.maxTokens = maxTokens;
     }
 
@@ -138,7 +129,6 @@ final class KvDemandForecast {
     }
 
     private double expected(Sequence sequence) {
-        int soFar = sequence.outputLength();
-        return Math.min(sequence.limit() - sequence.length(), Math.max(meanOutput - soFar, lengths.remaining(soFar)));
+        return Math.min(sequence.limit() - sequence.length(), lengths.remaining(sequence.outputLength()));
     }
 }

@@ -39,7 +39,7 @@ class KvDemandForecastTest {
     }
 
     private int max(List<Sequence> there, Sequence candidate, int steps) {
-        KvDemandForecast forecast = new KvDemandForecast(lengths, 0, Integer.MAX_VALUE);
+        KvDemandForecast forecast = new KvDemandForecast(lengths, Integer.MAX_VALUE);
         there.forEach(sequence -> forecast.add(sequence, sequence.length()));
         return forecast.maxWith(candidate, candidate.length(), steps);
     }
@@ -69,12 +69,6 @@ class KvDemandForecastTest {
         ended(1, 100);
         assertThat(lengths.meanWith(9, 1_600)).isEqualTo(200);
         assertThat(lengths.meanWith(8, 1_600)).as("half as many run").isEqualTo(100);
-        KvDemandForecast forecast = new KvDemandForecast(lengths, 200, Integer.MAX_VALUE);
-        assertThat(forecast.maxWith(sequence(50, 98, 1_000), 148)).isEqualTo(250);
-        assertThat(forecast.maxWith(sequence(50, 300, 1_000), 350))
-                .as("longer than all that have ended")
-                .isEqualTo(351);
-        assertThat(forecast.maxWith(sequence(50, 0, 60), 50)).as("limited").isEqualTo(60);
     }
 
     @Test
