@@ -178,34 +178,47 @@ public final class GemmAutotuner {
         attention.preferL1Cache(true);
         for (int most : decode) {
             CudaForward current = forward.with(plan);
-            Method method = Method.valueOf(choices.of("gemm/" + most, () -> {
-                timer.fillDecodes(inputs, most, steps.decodes(), steps.gpuBlocks());
+            StepTimer.ChoiceRows step = timer.choiceRows(most, steps.decodes(), steps.gpuBlocks());
+            Method method = Method.valueOf(choices.of("gemm/" + most + "+" + step.context(), () -> {
+                timer.fill(inputs, step, steps.gpuBlocks());
                 return fastest(timer, current, inputs, most).name();
             }));
             plan = plan.with(most, method);
             counter.finished();
         }
         CudaForward chosen = forward.with(plan);
-        largeL1Cache = Boolean.parseBoolean(choices.of("attention/large-l1-cache", () -> {
-            int few = Math.min(CACHE_ROWS, inputs.rowCapacity());
-            timer.fillDecodes(inputs, few, steps.decodes(), steps.gpuBlocks());
-            double with = shortest(timer.of(chosen), inputs, few);
-            attention.preferL1Cache(false);
-            return Boolean.toString(with < shortest(timer.of(chosen), inputs, few));
+        StepTimer.ChoiceRows step =
+                timer.choiceRows(Math.min(CACHE_ROWS, inputs.rowCapacity()), steps.decodes(), steps.gpuBlocks());
+        largeL1Cache = Boolean.parseBoolean(choices.of("large-l1-cache/" + step.context(), () -> {
+            timer.fill(inputs, step, steps.gpuBlocks());
+            return Boolean.toString(isFasterWithLargeL1Cache(timer.of(chosen), inputs, step.rows(), attention));
         }));
         attention.preferL1Cache(largeL1Cache);
         counter.finished();
         return pairs.isEmpty() ? plan : plan.with(crossover(timer, chosen, pairs, counter));
     }
 
-    /** The shortest of some decode steps of the rows that were written, in milliseconds. */
-    private static double shortest(StepTimer timer, StepBuffer inputs, int rows) {
+    /**
+     * Whether decode steps of the rows that were written are shorter where attention asks for a large L1 cache. A graph
+     * is captured anew for each, because it may keep what its kernels asked for.
+     */
+    private static boolean isFasterWithLargeL1Cache(StepTimer timer, StepBuffer inputs, int rows, Kernel attention) {
+        double with = Double.MAX_VALUE;
+        double without = Double.MAX_VALUE;
+        for (int round = 0; round < ROUNDS; round++) {
+            attention.preferL1Cache(true);
+            with = Math.min(with, launched(timer, inputs, rows));
+            attention.preferL1Cache(false);
+            without = Math.min(without, launched(timer, inputs, rows));
+        }
+        return with < without;
+    }
+
+    /** Milliseconds of a decode step, after one that is not timed. */
+    private static double launched(StepTimer timer, StepBuffer inputs, int rows) {
         try (Graph graph = timer.decodes(inputs, rows, Math.min(rows, Kernels.GEMV_MAX_ROWS))) {
-            double min = Double.MAX_VALUE;
-            for (int round = 0; round < ROUNDS; round++) {
-                min = Math.min(min, timer.launched(graph));
-            }
-            return min;
+            timer.launched(graph);
+            return timer.launched(graph);
         }
     }
 

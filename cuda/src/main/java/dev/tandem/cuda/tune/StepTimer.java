@@ -114,18 +114,26 @@ public final class StepTimer implements AutoCloseable {
     }
 
     /**
-     * Writes the rows of a decode step, each with as much context as there are KV blocks for, up to
-     * {@link #CHOICE_CONTEXT}.
+     * Decode rows by which methods are chosen.
      *
      * @param rows of the step
      * @param decodes of them that have context; the others are empty
+     * @param context tokens of each
      */
-    void fillDecodes(StepBuffer inputs, int rows, int decodes, int gpuBlocks) {
-        int blocks = Math.min(CHOICE_CONTEXT, shape.config().contextTokens()) / ModelShape.BLOCK_TOKENS;
-        int with = Math.min(Math.min(rows, decodes), gpuBlocks);
-        int context = Math.max(1, Math.min(blocks, gpuBlocks / with)) * ModelShape.BLOCK_TOKENS;
-        decodes(inputs, with, context, gpuBlocks);
-        StepLayout.pad(inputs, with, rows);
+    record ChoiceRows(int rows, int decodes, int context) {}
+
+    /** As many decodes as a step has, each with as much context as there are KV blocks for, up to a limit. */
+    ChoiceRows choiceRows(int rows, int maxDecodes, int gpuBlocks) {
+        int decodes = Math.min(Math.min(rows, maxDecodes), gpuBlocks);
+        int tokens = gpuBlocks / decodes * ModelShape.BLOCK_TOKENS;
+        int context = Math.min(Math.min(CHOICE_CONTEXT, shape.config().contextTokens()), tokens);
+        return new ChoiceRows(rows, decodes, context);
+    }
+
+    /** Writes the rows of a decode step. */
+    void fill(StepBuffer inputs, ChoiceRows step, int gpuBlocks) {
+        decodes(inputs, step.decodes(), step.context(), gpuBlocks);
+        StepLayout.pad(inputs, step.decodes(), step.rows());
         layout.spread(inputs, 0);
         inputs.upload(stream);
     }

@@ -64,6 +64,10 @@ final class BlockLedger {
      * Host sequences whose first blocks are shared count with their whole context here: attention reads it for each.
      */
     private @Nullable KvDemandForecast hostContexts;
+    /** The sum of the host sequences' contexts in the middle of their outputs; negative until it is asked for. */
+    private long meanContexts = -1;
+    /** Of all sequences; 0 where it is not known, negative until it is asked for. */
+    private double meanOutput = -1;
     /** What sequences that start or move take from the prefix cache; only those that take something. */
     private final Map<Sequence, PrefixUse> uses = new LinkedHashMap<>();
 
@@ -221,28 +225,31 @@ final class BlockLedger {
     }
 
     /**
-     * Tokens of context that the host's sequences have on average while they decode, with one more. A token that
+     * The sum of the contexts that the host's sequences and one more have in the middle of their outputs. A token that
      * several sequences share counts for each of them.
      *
-     * <p>Until enough sequences have ended, their limits count.
+     * <p>Until enough sequences have ended, outputs are as long as their limits allow.
      */
     long meanHostContext(Sequence candidate) {
-        int running = 0;
-        long outputs = 0;
-        for (Collection<Sequence> tier : List.of(state.gpu(), state.host(), state.inFlight())) {
-            running += tier.size();
-            for (Sequence sequence : tier) {
-                outputs += sequence.outputLength();
+        if (meanOutput < 0) {
+            int running = 0;
+            long tokens = 0;
+            for (Collection<Sequence> tier : List.of(state.gpu(), state.host(), state.inFlight())) {
+                running += tier.size();
+                for (Sequence sequence : tier) {
+                    tokens += sequence.outputLength();
+                }
             }
+            meanOutput = state.outputs().meanWith(running, tokens);
         }
-        double meanOutput = state.outputs().meanWith(running, outputs);
-        double[] tokens = {meanContext(candidate, meanOutput)};
-        forEachOnHost(sequence -> tokens[0] += meanContext(sequence, meanOutput));
-        return (long) tokens[0];
+        if (meanContexts < 0) {
+            meanContexts = 0;
+            forEachOnHost(sequence -> meanContexts += meanContext(sequence));
+        }
+        return meanContexts + meanContext(candidate);
     }
 
-    /** @param meanOutput of all sequences; 0 where it is not known */
-    private double meanContext(Sequence sequence, double meanOutput) {
+    private int meanContext(Sequence sequence) {
         int soFar = sequence.outputLength();
         int limit = soFar + sequence.limit() - sequence.length();
         double output = meanOutput == 0
@@ -348,6 +355,7 @@ final class BlockLedger {
         gpuForecasts = null;
         hostForecasts = null;
         hostContexts = null;
+        meanContexts = -1;
         gpuSequences--;
         freeGpu += references.freedBy(sequence);
         int free = references.release(sequence);
@@ -370,6 +378,7 @@ final class BlockLedger {
     void dropFromHost(Sequence sequence) {
         hostForecasts = null;
         hostContexts = null;
+        meanContexts = -1;
         freeHost += references.freedBy(sequence);
         freeHostBeforeIns += references.release(sequence);
         drops.add(sequence);
@@ -380,6 +389,7 @@ final class BlockLedger {
         gpuForecasts = null;
         hostForecasts = null;
         hostContexts = null;
+        meanContexts = -1;
         PrefixUse use = use(sequence, KvTier.GPU);
         int referenced = references.heldByOthers(use);
         int computed = sequence.computed();
@@ -431,6 +441,9 @@ final class BlockLedger {
         }
         if (!onGpu && hostContexts != null) {
             hostContexts.add(sequence, kv.span().tokens(sequence.length()));
+        }
+        if (!onGpu && meanContexts >= 0) {
+            meanContexts += meanContext(sequence);
         }
     }
 
@@ -604,6 +617,7 @@ final class BlockLedger {
     void undoHostStart(Sequence sequence) {
         hostForecasts = null;
         hostContexts = null;
+        meanContexts = -1;
         hostStarts.remove(sequence);
         PrefixUse use = uses.remove(sequence);
         if (use == null) {

@@ -14,6 +14,9 @@ public final class OutputLengths {
 
     private final int[] ended = new int[MAX_SAMPLES];
     private int count;
+    /** Sequences that have ended, also those whose lengths are forgotten. */
+    private long all;
+
     private int next;
     private int[] sorted = {};
     /** [count + 1] sums of {@link #sorted} from each index to the end. */
@@ -25,6 +28,7 @@ public final class OutputLengths {
         ended[next] = tokens;
         next = (next + 1) % MAX_SAMPLES;
         count = Math.min(count + 1, MAX_SAMPLES);
+        all++;
         stale = true;
     }
 
@@ -45,8 +49,9 @@ public final class OutputLengths {
     }
 
     /**
-     * Mean output; 0 while too few sequences have ended. Those that end first are the short ones. So until twice as
-     * many have ended as run, the mean is all tokens per sequence that has ended, as in a system in equilibrium.
+     * Mean output; 0 while too few sequences have ended. Those that end first are the short ones. So at first the mean
+     * is all tokens per sequence that has ended, as in a system in equilibrium. The tokens of running sequences count
+     * for less and less, until twice as many have ended as run.
      *
      * @param running sequences that have not ended
      * @param tokens that these have
@@ -58,7 +63,7 @@ public final class OutputLengths {
         if (stale) {
             sort();
         }
-        return (double) (sums[0] + (count < 2 * running ? tokens : 0)) / count;
+        return (sums[0] + tokens * Math.max(0, 1 - all / (2.0 * Math.max(1, running)))) / count;
     }
 
     private void sort() {

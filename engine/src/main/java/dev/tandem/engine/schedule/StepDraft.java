@@ -115,8 +115,8 @@ public final class StepDraft {
     }
 
     /**
-     * Tokens of context that the host's sequences have on average while they decode, with one more; shared tokens count
-     * for each sequence. It does not depend on how far each has come.
+     * The sum of the contexts that the host's sequences and one more have in the middle of their outputs; shared tokens
+     * count for each sequence.
      */
     public long meanHostContext(Sequence candidate) {
         return blocks.meanHostContext(candidate);

@@ -121,10 +121,11 @@ public record Pipeline(
      * How fast host tokens are that wait for the CPU within a step.
      *
      * <p>A step takes as long as the CPU needs for the attention of its host tokens, or as long as steps took. Where it
-     * pays that the GPU waits for the last token in one batch, the predicted time of a step with the prompts that come
-     * with its outputs counts instead, in one batch or in two, whichever is shorter. Steps wait as long as the target
-     * allows, so by their mean alone no sequence could enter the host until it is nearly empty (ADR 101). While the
-     * host fills, steps have fewer host tokens and younger ones, so by their mean too many could enter (ADR 135).
+     * pays that the GPU waits for the last token in one batch, the predicted time of a step counts instead, in one
+     * batch or in two, whichever is shorter. It has rows for the prompts that come with its outputs. Steps wait as long
+     * as the target allows, so by their mean alone no sequence could enter the host until it is nearly empty (ADR 101).
+     * While the host fills, steps have fewer host tokens and younger ones, so by their mean too many could enter (ADR
+     * 135).
      *
      * <p>A request's mean time per token depends on the contexts while it decodes, not on their max. By the max, few
      * may enter while sequences are young, and many at a time once they end, again and again (ADR 136).
@@ -140,7 +141,8 @@ public record Pipeline(
             }
             int rows = gpu.gpuRows();
             int context = (int) (tokens / sequences);
-            int prompts = (int) ((rows + sequences) * SpeedupEstimate.promptTokensPerOutput(draft.state()));
+            double perOutput = SpeedupEstimate.promptTokensPerOutput(draft.state());
+            int prompts = (int) Math.min(budget.maxBatchTokens(), perOutput * (rows + sequences));
             double oneBatch = predictor.sameLayer(rows, gpu.gpuTokens(), sequences, context, prompts, 0);
             if (attention / sequences > oneBatch / (rows + sequences)) {
                 return pace; // the last host token does not pay in one batch

@@ -67,8 +67,13 @@ class KvDemandForecastTest {
         ended(15, 100);
         assertThat(lengths.meanWith(16, 1_600)).as("too few have ended").isZero();
         ended(1, 100);
-        assertThat(lengths.meanWith(9, 1_600)).isEqualTo(200);
+        assertThat(lengths.meanWith(16, 1_600)).as("half of the tokens count").isEqualTo(150);
         assertThat(lengths.meanWith(8, 1_600)).as("half as many run").isEqualTo(100);
+        assertThat(lengths.meanWith(0, 0)).isEqualTo(100);
+        ended(600, 100);
+        assertThat(lengths.meanWith(300, 30_000))
+                .as("more have ended than are kept")
+                .isEqualTo(100);
     }
 
     @Test
