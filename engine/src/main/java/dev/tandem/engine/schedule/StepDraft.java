@@ -115,11 +115,11 @@ public final class StepDraft {
     }
 
     /**
-     * The sum of the contexts that the host's sequences and one more have in the middle of their outputs; shared tokens
-     * count for each sequence.
+     * The sum of the contexts by which the pace of the host's sequences and one more is expected: those in the middle
+     * of their outputs with a margin, at most those at their ends. Shared tokens count for each sequence.
      */
-    public long meanHostContext(Sequence candidate) {
-        return blocks.meanHostContext(candidate);
+    public long expectedHostContext(Sequence candidate) {
+        return blocks.expectedHostContext(candidate);
     }
 
     /** Blocks that the sequence lacks for all of its tokens, after the draft's moves. */

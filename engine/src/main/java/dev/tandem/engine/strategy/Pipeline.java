@@ -75,14 +75,8 @@ public record Pipeline(
     private static final double SHORT_CONTEXT = 0.7;
 
     /**
-     * Contexts by which the host's pace is expected, over their mean. The margin is on contexts, because time that the
-     * CPU's attention hides behind does not vary with them. Simulated on an L4, reasoning, 160 ms, two seeds: with 1
-     * and 0.8 of the target, 728 and 670 tokens/s and a p99 of 155 and 232 ms; with 1.3 and {@link #MAX_PACE}, 736 and
-     * 714, 153 and 146 ms; with 1.15, 727 and 710, 174 and 172 ms; with 1.5 and 0.95, 676 and 674.
-     */
-    private static final double CONTEXT_MARGIN = 1.3;
-    /**
-     * Max expected time per token with which a sequence may join the host, in its targets; see {@link #CONTEXT_MARGIN}.
+     * Max expected time per token with which a sequence may join the host, in its targets. It was found with the margin
+     * on contexts ({@link StepDraft#expectedHostContext}).
      */
     private static final double MAX_PACE = 0.98;
 
@@ -153,7 +147,7 @@ public record Pipeline(
 
         @Override
         public long context(StepDraft draft, Sequence candidate) {
-            return (long) (CONTEXT_MARGIN * draft.meanHostContext(candidate));
+            return draft.expectedHostContext(candidate);
         }
 
         @Override

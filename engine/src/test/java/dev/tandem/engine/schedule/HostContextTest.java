@@ -29,8 +29,8 @@ class HostContextTest {
         return sequence;
     }
 
-    /** Tokens that the second sequence hits on the host, and the host's max and mean context with a third one. */
-    private record Counted(int secondHit, long context, long mean) {}
+    /** Tokens that the second sequence hits on the host, and the host's max and expected context with a third one. */
+    private record Counted(int secondHit, long context, long expected) {}
 
     private static Counted counted(PrefixCacheOptions options) {
         return counted(options, 0);
@@ -59,21 +59,21 @@ class HostContextTest {
         }
         Sequence candidate = sequence(committer, 2, new int[] {1, 2, 3, 4, 5, 6, 7, 8});
         StepDraft draft = new StepDraft(state, BUDGET);
-        return new Counted(hit, draft.maxHostContext(candidate), draft.meanHostContext(candidate));
+        return new Counted(hit, draft.maxHostContext(candidate), draft.expectedHostContext(candidate));
     }
 
     /** Prompts of 18, 18 and 8 tokens, and at most 100 tokens with the output. */
     @Test
-    void theMeanContextIsThatInTheMiddleOfTheOutput() {
-        assertThat(counted(PrefixCacheOptions.OFF).mean())
-                .as("outputs are not known, so their limits count")
-                .isEqualTo(59 + 59 + 54);
-        assertThat(counted(PrefixCacheOptions.OFF, 16).mean())
-                .as("16 sequences have ended after 6 tokens each")
-                .isEqualTo(21 + 21 + 11);
-        assertThat(counted(new PrefixCacheOptions(true, 1, -1), 16).mean())
+    void theExpectedContextIsInTheMiddleOfTheOutput() {
+        assertThat(counted(PrefixCacheOptions.OFF).expected())
+                .as("outputs are not known, so their limits count: 1.3 times 59, 59 and 54")
+                .isEqualTo(76 + 76 + 70);
+        assertThat(counted(PrefixCacheOptions.OFF, 16).expected())
+                .as("16 have ended after 6 tokens, so 1.3 times 21, 21 and 11 is more than at the end")
+                .isEqualTo(24 + 24 + 14);
+        assertThat(counted(new PrefixCacheOptions(true, 1, -1), 16).expected())
                 .as("shared tokens count for each sequence")
-                .isEqualTo(21 + 21 + 11);
+                .isEqualTo(24 + 24 + 14);
     }
 
     @Test

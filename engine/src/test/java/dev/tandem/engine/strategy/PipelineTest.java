@@ -91,12 +91,12 @@ class PipelineTest {
     @CsvSource({"80, false", "100, true"})
     void theTimeOfTwoSubBatchesCountsWhereTheyAreFaster(long targetSeconds, boolean starts) {
         Budget budget = new Budget(2100, 20, 2100);
-        Scene scene = new Scene(256, 3000, budget).limit(1676);
+        Scene scene = new Scene(256, 3000, budget).limit(2026);
         scene.gpu(1000);
         for (int i = 0; i < 4; i++) {
-            scene.host(1400);
+            scene.host(1050);
         }
-        scene.waiting(1400);
+        scene.waiting(1050);
         Pipeline pipeline = pipeline(budget, TestProfile.withCpu(25), Deviations.of(Fidelity.TANDEM), targetSeconds);
         StepDraft draft = pipeline.withoutHostTokens(scene.state);
         assertThat(draft.load(0).prefillOffloadTokens() > 0).isEqualTo(starts);
