@@ -74,12 +74,6 @@ public record Pipeline(
      */
     private static final double SHORT_CONTEXT = 0.7;
 
-    /**
-     * Max expected time per token with which a sequence may join the host, in its targets. It was found with the margin
-     * on contexts ({@link StepDraft#expectedHostContext}).
-     */
-    private static final double MAX_PACE = 0.98;
-
     /** Fills the host for two sub-batches alone, and computes prompts at once. */
     public Pipeline(Budget budget, StepPredictor predictor, TierRules rules, Deviations deviations, boolean gpuKv) {
         this(budget, predictor, rules, deviations, gpuKv, Set.of(Kind.HOST_TOKENS_IN_BOTH), PiggybackedPrefill.NONE);
@@ -115,11 +109,10 @@ public record Pipeline(
      * How fast host tokens are that wait for the CPU within a step.
      *
      * <p>A step takes as long as the CPU needs for the attention of its host tokens, or as long as steps took. Where it
-     * pays that the GPU waits for the last token in one batch, the predicted time of a step counts instead, in one
-     * batch or in two, whichever is shorter. It has rows for the prompts that come with its outputs. Steps wait as long
-     * as the target allows, so by their mean alone no sequence could enter the host until it is nearly empty (ADR 101).
-     * While the host fills, steps have fewer host tokens and younger ones, so by their mean too many could enter (ADR
-     * 135).
+     * pays that the GPU waits for the last token in one batch, the predicted time of a step without prompts counts
+     * instead, in one batch or in two, whichever is shorter. Steps wait as long as the target allows, so by their mean
+     * alone no sequence could enter the host until it is nearly empty (ADR 101). While the host fills, steps have fewer
+     * host tokens and younger ones, so by their mean too many could enter (ADR 135).
      *
      * <p>A request's mean time per token depends on the contexts while it decodes, not on their max. By the max, few
      * may enter while sequences are young, and many at a time once they end, again and again (ADR 136).
@@ -135,24 +128,17 @@ public record Pipeline(
             }
             int rows = gpu.gpuRows();
             int context = (int) (tokens / sequences);
-            double perOutput = SpeedupEstimate.promptTokensPerOutput(draft.state());
-            int prompts = (int) Math.min(budget.maxBatchTokens(), perOutput * (rows + sequences));
-            double oneBatch = predictor.sameLayer(rows, gpu.gpuTokens(), sequences, context, prompts, 0);
+            double oneBatch = predictor.sameLayer(rows, gpu.gpuTokens(), sequences, context, 0, 0);
             if (attention / sequences > oneBatch / (rows + sequences)) {
                 return pace; // the last host token does not pay in one batch
             }
-            double twoBatches = predictor.pipelinedInBoth(rows, gpu.gpuTokens(), sequences, context, prompts, 0);
+            double twoBatches = predictor.pipelinedInBoth(rows, gpu.gpuTokens(), sequences, context, 0, 0);
             return Math.min(oneBatch, twoBatches);
         }
 
         @Override
         public long context(StepDraft draft, Sequence candidate) {
             return draft.expectedHostContext(candidate);
-        }
-
-        @Override
-        public double max() {
-            return MAX_PACE;
         }
     }
 

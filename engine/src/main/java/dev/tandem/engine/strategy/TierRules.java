@@ -26,7 +26,7 @@ public final class TierRules {
     private static final int REFRESH = 32;
     /** Min tokens of a sequence on a tier before its time per token counts. */
     private static final int MIN_TOKENS = 4;
-    /** Max expected time per token of a host that an estimate fills, in targets, and of a pace that has no other. */
+    /** Max expected time per token of tokens that wait for the CPU within a step, in targets. */
     static final double MAX_PACE = 0.9;
     /** Factor by which expectations grow at each measurement that misses a target. */
     private static final double GROWTH = 1.01;
