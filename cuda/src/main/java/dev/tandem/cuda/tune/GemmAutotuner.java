@@ -159,8 +159,9 @@ public final class GemmAutotuner {
     /**
      * The fastest plan: for each number of rows the method whose decode step takes the least time, then for each number
      * of rows of the library whether gate, up and SwiGLU are one kernel. Attention counts, because the shared memory of
-     * a GEMM's thread blocks leaves the kernels that follow more or less of an L1 cache. Last, whether decode attention
-     * asks for a large one.
+     * a GEMM's thread blocks leaves the kernels that follow more or less of an L1 cache. While methods are measured,
+     * decode attention asks for a large one; after that, only if steps of the plan are shorter so. Methods are not
+     * measured again if they are not.
      *
      * @param forward whose plan is the first
      * @param inputs numbers of rows beyond its capacity keep their method
@@ -179,7 +180,7 @@ public final class GemmAutotuner {
         for (int most : decode) {
             CudaForward current = forward.with(plan);
             StepTimer.ChoiceRows step = timer.choiceRows(most, steps.decodes(), steps.gpuBlocks());
-            Method method = Method.valueOf(choices.of("gemm/" + most + "+" + step.context(), () -> {
+            Method method = Method.valueOf(choices.of("gemm/" + step.key(), () -> {
                 timer.fill(inputs, step, steps.gpuBlocks());
                 return fastest(timer, current, inputs, most).name();
             }));
@@ -189,7 +190,7 @@ public final class GemmAutotuner {
         CudaForward chosen = forward.with(plan);
         StepTimer.ChoiceRows step =
                 timer.choiceRows(Math.min(CACHE_ROWS, inputs.rowCapacity()), steps.decodes(), steps.gpuBlocks());
-        largeL1Cache = Boolean.parseBoolean(choices.of("large-l1-cache/" + step.context(), () -> {
+        largeL1Cache = Boolean.parseBoolean(choices.of("large-l1-cache/" + step.key(), () -> {
             timer.fill(inputs, step, steps.gpuBlocks());
             return Boolean.toString(isFasterWithLargeL1Cache(timer.of(chosen), inputs, step.rows(), attention));
         }));

@@ -120,7 +120,12 @@ public final class StepTimer implements AutoCloseable {
      * @param decodes of them that have context; the others are empty
      * @param context tokens of each
      */
-    record ChoiceRows(int rows, int decodes, int context) {}
+    record ChoiceRows(int rows, int decodes, int context) {
+        /** Names what was measured. */
+        String key() {
+            return rows + "/" + decodes + "x" + context;
+        }
+    }
 
     /** As many decodes as a step has, each with as much context as there are KV blocks for, up to a limit. */
     ChoiceRows choiceRows(int rows, int maxDecodes, int gpuBlocks) {

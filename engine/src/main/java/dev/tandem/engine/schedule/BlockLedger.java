@@ -36,7 +36,7 @@ final class BlockLedger {
      * Contexts by which the host's pace is expected, over those in the middle of outputs. The margin is on contexts,
      * because time that the CPU's attention hides behind does not vary with them. Simulated on an L4, reasoning, 160
      * ms, two seeds: with 1 within 0.8 of the target, 728 and 670 tokens/s, and a p99 of 155 and 232 ms; with 1.3
-     * within 0.9, 717 and 704, and 135 ms; with 1.3 within 0.94, 728 and 702, 142 and 211 ms.
+     * within 0.9, 717 and 699, 131 and 136 ms; with 1.3 within 0.94, 728 and 702, 142 and 211 ms.
      */
     private static final double CONTEXT_MARGIN = 1.3;
 

@@ -63,7 +63,8 @@ public final class OutputLengths {
         if (stale) {
             sort();
         }
-        return (sums[0] + tokens * Math.max(0, 1 - all / (2.0 * Math.max(1, running)))) / count;
+        double fading = Math.max(0, 1 - all / (2.0 * Math.max(1, running)));
+        return (double) sums[0] / count + fading * tokens / all;
     }
 
     private void sort() {

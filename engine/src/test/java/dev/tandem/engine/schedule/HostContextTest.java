@@ -3,6 +3,7 @@ package dev.tandem.engine.schedule;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.kv.KvCache;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.PrefillStaging;
 import dev.tandem.engine.kv.PrefixCacheOptions;
 import dev.tandem.engine.request.PrefixCaching;
@@ -12,8 +13,10 @@ import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.AttentionSite;
+import java.util.List;
 import java.util.Set;
 import java.util.stream.IntStream;
+import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
 
 /** Two host sequences of 19 tokens, whose first 16 are the same: two host blocks. */
@@ -83,5 +86,41 @@ class HostContextTest {
         assertThat(alone.secondHit()).isZero();
         assertThat(shared.secondHit()).isEqualTo(16);
         assertThat(shared.context()).isEqualTo(alone.context()).isGreaterThanOrEqualTo(19 + 19 + 8);
+    }
+
+    /** The expected context after some moves of a draft, which may have been asked before each. */
+    private static long expectedAfter(int moves, boolean askedBefore) {
+        Scene scene = new Scene(20, 40, BUDGET).limit(60);
+        Sequence leaving = scene.gpu(30);
+        Sequence returning = scene.host(20);
+        Sequence dropped = scene.host(25);
+        scene.host(10);
+        Sequence starting = scene.waiting(12);
+        Sequence candidate = scene.waiting(8);
+        BlockLedger blocks = new BlockLedger(scene.state);
+        List<Runnable> all = List.of(
+                () -> blocks.evict(leaving, true),
+                () -> blocks.bringIn(returning),
+                () -> blocks.dropFromHost(dropped),
+                () -> blocks.start(starting, KvTier.HOST),
+                () -> blocks.undoHostStart(starting));
+        for (Runnable move : all.subList(0, moves)) {
+            if (askedBefore) {
+                blocks.expectedHostContext(candidate);
+            }
+            move.run();
+        }
+        return blocks.expectedHostContext(candidate);
+    }
+
+    @Test
+    void theExpectedContextFollowsTheMovesOfADraft() {
+        for (int moves = 0; moves <= 5; moves++) {
+            assertThat(expectedAfter(moves, true)).as("%d moves", moves).isEqualTo(expectedAfter(moves, false));
+        }
+        assertThat(LongStream.rangeClosed(0, 4).map(moves -> expectedAfter((int) moves, false)))
+                .as("each move changes it")
+                .doesNotHaveDuplicates();
+        assertThat(expectedAfter(5, true)).as("the start is undone").isEqualTo(expectedAfter(3, true));
     }
 }

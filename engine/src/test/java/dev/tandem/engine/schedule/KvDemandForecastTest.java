@@ -71,6 +71,9 @@ class KvDemandForecastTest {
         assertThat(lengths.meanWith(8, 1_600)).as("half as many run").isEqualTo(100);
         assertThat(lengths.meanWith(0, 0)).isEqualTo(100);
         ended(600, 100);
+        assertThat(lengths.meanWith(616, 61_600))
+                .as("as many run as have ended, half of theirs")
+                .isEqualTo(150);
         assertThat(lengths.meanWith(300, 30_000))
                 .as("more have ended than are kept")
                 .isEqualTo(100);
