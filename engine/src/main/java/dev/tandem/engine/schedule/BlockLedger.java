@@ -32,17 +32,10 @@ final class BlockLedger {
      */
     private static final int LOOK_AHEAD = 2;
 
-    /**
-     * Contexts by which the host's pace is expected, over those in the middle of outputs. The margin is on contexts,
-     * because time that the CPU's attention hides behind does not vary with them. Simulated on an L4, reasoning, 160
-     * ms, two seeds: with 1 within 0.8 of the target, 728 and 670 tokens/s, and a p99 of 155 and 232 ms; with 1.3
-     * within 0.9, 717 and 699, 131 and 136 ms; with 1.3 within 0.94, 728 and 702, 142 and 211 ms.
-     */
-    private static final double CONTEXT_MARGIN = 1.3;
-
     private final SchedulerState state;
     private final KvCapacity kv;
     private final BlockReferences references;
+    private final ExpectedContexts contexts;
     private int freeGpu;
     private int freeBeforeMoves;
     private int freeHost;
@@ -74,8 +67,6 @@ final class BlockLedger {
     private @Nullable KvDemandForecast hostContexts;
     /** The sum of the host sequences' contexts by which their pace is expected; negative until it is asked for. */
     private long expectedContexts = -1;
-    /** Of all sequences; 0 where it is not known, negative until it is asked for. */
-    private double meanOutput = -1;
     /** What sequences that start or move take from the prefix cache; only those that take something. */
     private final Map<Sequence, PrefixUse> uses = new LinkedHashMap<>();
 
@@ -87,6 +78,7 @@ final class BlockLedger {
         this.state = state;
         this.kv = state.kv();
         this.references = new BlockReferences(kv);
+        this.contexts = new ExpectedContexts(state);
         this.freeGpu = kv.pool(KvTier.GPU).free();
         this.freeBeforeMoves = freeGpu;
         this.freeHost = kv.pool(KvTier.HOST).free();
@@ -233,39 +225,15 @@ final class BlockLedger {
     }
 
     /**
-     * The sum of the contexts by which the pace of the host's sequences and one more is expected: those in the middle
-     * of their outputs, times {@link #CONTEXT_MARGIN}, at most those at their ends. A token that several sequences
-     * share counts for each of them.
-     *
-     * <p>Until enough sequences have ended, outputs are as long as their limits allow.
+     * The sum of the contexts by which the pace of the host's sequences and one more is expected
+     * ({@link ExpectedContexts}). A token that several sequences share counts for each of them.
      */
     long expectedHostContext(Sequence candidate) {
-        if (meanOutput < 0) {
-            int running = 0;
-            long tokens = 0;
-            for (Collection<Sequence> tier : List.of(state.gpu(), state.host(), state.inFlight())) {
-                running += tier.size();
-                for (Sequence sequence : tier) {
-                    tokens += sequence.outputLength();
-                }
-            }
-            meanOutput = state.outputs().meanWith(running, tokens);
-        }
         if (expectedContexts < 0) {
             expectedContexts = 0;
-            forEachOnHost(sequence -> expectedContexts += expectedContext(sequence));
+            forEachOnHost(sequence -> expectedContexts += contexts.of(sequence));
         }
-        return expectedContexts + expectedContext(candidate);
-    }
-
-    private int expectedContext(Sequence sequence) {
-        int soFar = sequence.outputLength();
-        int limit = soFar + sequence.limit() - sequence.length();
-        double output = meanOutput == 0
-                ? limit
-                : Math.min(limit, Math.max(meanOutput, soFar + state.outputs().remaining(soFar)));
-        int prompt = sequence.length() - soFar;
-        return kv.span().tokens((int) Math.min(CONTEXT_MARGIN * (prompt + output / 2), prompt + output));
+        return expectedContexts + contexts.of(candidate);
     }
 
     /** Sequences whose KV is on the host once the draft is carried out. */
@@ -453,7 +421,7 @@ final class BlockLedger {
             hostContexts.add(sequence, kv.span().tokens(sequence.length()));
         }
         if (!onGpu && expectedContexts >= 0) {
-            expectedContexts += expectedContext(sequence);
+            expectedContexts += contexts.of(sequence);
         }
     }
 

@@ -26,7 +26,10 @@ public final class TierRules {
     private static final int REFRESH = 32;
     /** Min tokens of a sequence on a tier before its time per token counts. */
     private static final int MIN_TOKENS = 4;
-    /** Max expected time per token of tokens that wait for the CPU within a step, in targets. */
+    /**
+     * Max expected time per token of tokens that wait for the CPU within a step, in targets. On an L4, reasoning, 160
+     * ms, two seeds, 0.94 has a p99 of 142 and 211 ms, and 0.9 of 131 and 136 (simulated, ADR 136).
+     */
     static final double MAX_PACE = 0.9;
     /** Factor by which expectations grow at each measurement that misses a target. */
     private static final double GROWTH = 1.01;
