@@ -36,7 +36,8 @@ public final class KernelCatalogue {
     /**
      * Likewise of its thread blocks of 256 weight rows: the most that a multiprocessor has, less a few KiB. On 8
      * multiprocessors of an H200 at 300 GB/s, 32 rows took 1.72 ms per layer with six stages under way, and 1.89 to
-     * 1.94 with thread blocks of 128 weight rows; 96 rows took 2.21 ms with five stages, and 2.63 with three.
+     * 1.94 with thread blocks of 128 weight rows; 96 rows took 2.21 ms with five stages, and 2.63 with three (trial
+     * builds, ADR 137).
      */
     static final int TALL_RING_BYTES = 224 << 10;
     /** Stages of gemm_swiglu.cu, whose thread blocks have a multiprocessor to themselves too. */

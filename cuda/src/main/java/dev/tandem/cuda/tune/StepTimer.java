@@ -99,7 +99,7 @@ public final class StepTimer implements AutoCloseable {
 
     /** Milliseconds of the GEMMs and activations of a step of so many rows, few of which are sampled. */
     public double gemms(StepBuffer inputs, int rows) {
-        return time(inputs, linear(rows, FEW_ROWS), CHOICE_REPEATS);
+        return time(inputs, Extent.decode(rows, FEW_ROWS).only(LINEAR), CHOICE_REPEATS);
     }
 
     /**
@@ -146,10 +146,6 @@ public final class StepTimer implements AutoCloseable {
     /** A graph of a decode step of the rows that were written, for {@link #launched} to time in turns with others. */
     Graph decodes(StepBuffer inputs, int rows, int sampled) {
         return captured(inputs, Extent.decode(rows, sampled));
-    }
-
-    private static Extent linear(int rows, int sampled) {
-        return Extent.decode(rows, sampled).only(LINEAR);
     }
 
     /** Milliseconds of one launch. */
