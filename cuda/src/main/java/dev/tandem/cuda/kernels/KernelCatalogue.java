@@ -40,6 +40,13 @@ public final class KernelCatalogue {
      * builds, ADR 137).
      */
     static final int TALL_RING_BYTES = 224 << 10;
+    /**
+     * Min stages of x in that ring. Copies of x come from the L2 cache and take about as long as those of weights: on
+     * that GPU, steps of 32 rows took 94 ms with six stages of weights and four of x, and 88 with six of both. With
+     * five of x, 48 rows have a sixth stage of weights, and take 2 % less; with four, 64 rows have one too, and gain
+     * nothing (trial builds, ADR 137).
+     */
+    private static final int MIN_STAGES_OF_X = 5;
     /** Stages of gemm_swiglu.cu, whose thread blocks have a multiprocessor to themselves too. */
     private static final int GEMM_SWIGLU_STAGES = 4;
     /** The compute capabilities that the kernels compile for; the first has no bfloat16. */
@@ -231,13 +238,21 @@ public final class KernelCatalogue {
     }
 
     private static Unit wgmma(List<String> common, int rows) {
-        int stages = WGMMA_RING_BYTES / wgmmaStageBytes(rows);
-        int ring = stages * wgmmaStageBytes(rows);
-        int tallStages = TALL_RING_BYTES / tallStageBytes(rows);
-        int tallRing = tallStages * tallStageBytes(rows);
+        int x = BOX_ROW_BYTES * rows;
+        int strip = 2 * BOX_ROW_BYTES * KernelConstants.BOX_ROWS;
+        int stages = WGMMA_RING_BYTES / (strip + x);
+        int ring = stages * (strip + x);
+        int tallStages = (TALL_RING_BYTES - MIN_STAGES_OF_X * x) / (2 * strip);
+        int stagesOfX = Math.min(tallStages, (TALL_RING_BYTES - tallStages * 2 * strip) / x);
+        int tallRing = tallStages * 2 * strip + stagesOfX * x;
         return new Unit(
                 "gemm_wgmma",
-                with(common, "-DTOKENS=" + rows, "-DSTRIP_STAGES=" + stages, "-DTALL_STAGES=" + tallStages),
+                with(
+                        common,
+                        "-DTOKENS=" + rows,
+                        "-DSTRIP_STAGES=" + stages,
+                        "-DTALL_STAGES=" + tallStages,
+                        "-DTALL_STAGES_OF_X=" + stagesOfX),
                 List.of(
                         waiting("gemm_wgmma", KernelConstants.WGMMA_THREADS, ring),
                         waiting("gemm_wgmma_swiglu", KernelConstants.WGMMA_THREADS, ring),
@@ -288,16 +303,6 @@ public final class KernelCatalogue {
     /** Bytes of a stage of gemv_tma.cu: 128 rows of weights and the rows of x, 64 columns each. */
     static int stageBytes(int tiles) {
         return BOX_ROW_BYTES * (2 * KernelConstants.BOX_ROWS + 8 * tiles);
-    }
-
-    /** Bytes of a stage of gemm_wgmma.cu, likewise. */
-    static int wgmmaStageBytes(int rows) {
-        return BOX_ROW_BYTES * (2 * KernelConstants.BOX_ROWS + rows);
-    }
-
-    /** Likewise, of blocks of 256 weight rows. */
-    static int tallStageBytes(int rows) {
-        return BOX_ROW_BYTES * (4 * KernelConstants.BOX_ROWS + rows);
     }
 
     /**

@@ -26,7 +26,7 @@ public final class Kernels implements AutoCloseable {
     /** Max rows of {@code gemv.cu} and {@code gemv_tma.cu}. */
     public static final int GEMV_MAX_ROWS = 8 * TILES.getLast();
     /** Row counts that {@code gemm_wgmma.cu} is compiled for. */
-    public static final List<Integer> WGMMA_ROWS = List.of(32, 64, 96, 128, 160, 192);
+    public static final List<Integer> WGMMA_ROWS = List.of(32, 48, 64, 96, 128, 160, 192);
     /**
      * Multiprocessors per row up to which {@code add_norm_few} is used, which takes a whole one per row. Measured on an
      * H200 with up to 24 rows and from 64 on.

@@ -10,12 +10,12 @@
 // With few rows, memory takes longer than the products. Then four warpgroups wait for each stage's products and give it
 // back at once, so that all stages are being copied while they wait for the next.
 //
-// Shared memory (dynamic): stages of { weights GROUPS x [64][64], x [TOKENS][64] } 16-bit, swizzled. Results replace
-// the stages at the end. Static: barriers full and empty, one per stage.
+// Shared memory (dynamic): stages of weights GROUPS x [64][64], then as many or fewer of x [TOKENS][64], 16-bit,
+// swizzled. Results replace them at the end. Static: barriers full and empty, one per stage of weights.
 //
 // Waits and signals:
 //   previous kernel        dependencyWait, before x is read; weights are fetched before
-//   full[stage]            TMA has filled it: all warpgroups wait
+//   full[stage]            TMA has copied its weights and x: all warpgroups wait
 //   empty[stage]           all warpgroups have read it: the copying thread waits
 
 #define BOX_BYTES (BOX_ROWS * 128)
@@ -25,6 +25,10 @@
 #define LIST S0
 #define SUMS FLOATS16(d, 0)
 #define OPERANDS(a, b) "setp.ne.s32 add, %18, 0;\n" a "%16, %17" b
+#elif TOKENS == 48
+#define LIST S0 ",%16,%17,%18,%19,%20,%21,%22,%23"
+#define SUMS FLOATS16(d, 0), FLOATS8(d, 4)
+#define OPERANDS(a, b) "setp.ne.s32 add, %26, 0;\n" a "%24, %25" b
 #elif TOKENS == 64
 #define LIST S0 S1
 #define SUMS FLOATS32(d, 0)
@@ -115,15 +119,16 @@ __device__ __forceinline__ void storeActivation(char *ring, const float (*sums)[
 
 // Multiplies the thread block's weight rows by x over `count` stages of 64 columns, from stage `from` on. Returns
 // whether this thread has sums. FUSED: 16 weight rows are 8 of gate and 8 of up.
-template <int GROUPS, bool FUSED, int STAGES>
+template <int GROUPS, bool FUSED, int STAGES, int STAGES_OF_X>
 __device__ __forceinline__ bool gemm(const TensorMap *weights, const TensorMap *x, char *ring, int rows, int from,
         int count, float (*sums)[4]) {
-    const int STAGE_BYTES = GROUPS * BOX_BYTES + X_BYTES;
+    const int STAGE_BYTES = GROUPS * BOX_BYTES;
     const bool COPY_WARP = GROUPS == 2, AT_ONCE = GROUPS == 4 && TOKENS <= 96;
     __shared__ u64 full[STAGES], empty[STAGES];
     dependentsLaunch();
     int warp = threadIdx.x / 32, firstRow = blockIdx.x * GROUPS * BOX_ROWS;
-    int copied = GROUPS * BOX_BYTES + (rows + 7) / 8 * 8 * 128;
+    int copied = STAGE_BYTES + (rows + 7) / 8 * 8 * 128;
+    char *xRing = ring + STAGES * STAGE_BYTES;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrierInit(&full[i], 1);
@@ -147,30 +152,28 @@ __device__ __forceinline__ bool gemm(const TensorMap *weights, const TensorMap *
         }
     };
     auto fetchX = [&](int i) {
-        fetchBox(ring + i % STAGES * STAGE_BYTES + GROUPS * BOX_BYTES, x, (from + i) * 64, 0, &full[i % STAGES],
-                EVICT_LAST);
+        fetchBox(xRing + i % STAGES_OF_X * X_BYTES, x, (from + i) * 64, 0, &full[i % STAGES], EVICT_LAST);
     };
-    auto refill = [&](int i) {
-        barrierWait(&empty[i % STAGES], (i / STAGES - 1) & 1);
-        fetchWeights(i);
-        fetchX(i);
+    auto refill = [&](int read) { // with the weights and x that replace those of a stage that has been read
+        if (read + STAGES_OF_X >= count) return;
+        barrierWait(&empty[read % STAGES], read / STAGES & 1);
+        if (read + STAGES < count) fetchWeights(read + STAGES);
+        fetchX(read + STAGES_OF_X);
     };
     if (threadIdx.x == (COPY_WARP ? GROUPS * 128 : 0)) {
-        int ahead = min(count, STAGES);
-        for (int i = 0; i < ahead; i++) fetchWeights(i);
+        for (int i = 0; i < min(count, STAGES); i++) fetchWeights(i);
         dependencyWait();
-        for (int i = 0; i < ahead; i++) fetchX(i);
-        for (int i = ahead; COPY_WARP && i < count; i++) refill(i);
+        for (int i = 0; i < min(count, STAGES_OF_X); i++) fetchX(i);
+        for (int i = 0; COPY_WARP && i < count; i++) refill(i);
     }
     if (warp == GROUPS * 4) return false;
     dependencyWait();
-    word base = address(ring);
+    word base = address(ring) + warp / 4 * BOX_BYTES, xBase = address(xRing);
     for (int i = 0; i < count; i++) {
         int slot = i % STAGES;
         barrierWait(&full[slot], i / STAGES & 1);
-        word stage = base + slot * STAGE_BYTES;
-        u64 weightRows = matrixDescriptor(stage + warp / 4 * BOX_BYTES, 16),
-                xRows = matrixDescriptor(stage + GROUPS * BOX_BYTES, 16);
+        u64 weightRows = matrixDescriptor(base + slot * STAGE_BYTES, 16),
+                xRows = matrixDescriptor(xBase + i % STAGES_OF_X * X_BYTES, 16);
         wgmmaFence();
 #pragma unroll
         for (int k = 0; k < 4; k++) multiplyRows(sums, weightRows + 2 * k, xRows + 2 * k, i + k);
@@ -178,7 +181,7 @@ __device__ __forceinline__ bool gemm(const TensorMap *weights, const TensorMap *
         wgmmaWait<AT_ONCE ? 0 : 1>();
         int read = AT_ONCE ? i : i - 1;
         if (read >= 0 && threadIdx.x % 128 == 0) barrierArrive(&empty[read % STAGES]);
-        if (!COPY_WARP && threadIdx.x == 0 && read >= 0 && read + STAGES < count) refill(read + STAGES);
+        if (!COPY_WARP && threadIdx.x == 0 && read >= 0) refill(read);
     }
     wgmmaWait<0>();
     fenceAccumulators<TOKENS / 8>(sums);
@@ -186,22 +189,22 @@ __device__ __forceinline__ bool gemm(const TensorMap *weights, const TensorMap *
     return true;
 }
 
-template <int GROUPS, int STAGES>
+template <int GROUPS, int STAGES, int STAGES_OF_X>
 __device__ __forceinline__ void swiglu(const TensorMap *weights, const TensorMap *x, char *ring, half16 *out, int rows,
         int depth) {
     float sums[TOKENS / 8][4];
-    if (gemm<GROUPS, true, STAGES>(weights, x, ring, rows, 0, (depth + 63) / 64, sums))
+    if (gemm<GROUPS, true, STAGES, STAGES_OF_X>(weights, x, ring, rows, 0, (depth + 63) / 64, sums))
         storeActivation<GROUPS>(ring, sums, out, rows, blockIdx.x * (GROUPS * BOX_ROWS / 2));
 }
 
-template <int GROUPS, int STAGES>
+template <int GROUPS, int STAGES, int STAGES_OF_X>
 __device__ __forceinline__ void partialSums(const TensorMap *weights, const TensorMap *x, char *ring, float *out,
         int rows, int n, int depth) {
     int all = (depth + 63) / 64;
     int from = (int)((long)all * blockIdx.y / gridDim.y),
             count = (int)((long)all * (blockIdx.y + 1) / gridDim.y) - from;
     float sums[TOKENS / 8][4];
-    if (gemm<GROUPS, false, STAGES>(weights, x, ring, rows, from, count, sums))
+    if (gemm<GROUPS, false, STAGES, STAGES_OF_X>(weights, x, ring, rows, from, count, sums))
         storeSums<GROUPS>(ring, sums, out + (size_t)blockIdx.y * rows * n, rows, n, blockIdx.x * GROUPS * BOX_ROWS);
 }
 
@@ -209,7 +212,7 @@ __device__ __forceinline__ void partialSums(const TensorMap *weights, const Tens
 extern "C" __global__ void __launch_bounds__(WGMMA_THREADS, 1) gemm_wgmma(const __grid_constant__ TensorMap weights,
         const __grid_constant__ TensorMap x, float *out, int rows, int n, int depth) {
     extern __shared__ __align__(1024) char ring[];
-    partialSums<2, STRIP_STAGES>(&weights, &x, ring, out, rows, n, depth);
+    partialSums<2, STRIP_STAGES, STRIP_STAGES>(&weights, &x, ring, out, rows, n, depth);
 }
 
 // The same, with grid (strips of 256 weight rows, splits).
@@ -217,7 +220,7 @@ extern "C" __global__ void __launch_bounds__(WGMMA_TALL_THREADS, 1) gemm_wgmma_t
         const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, float *out, int rows, int n,
         int depth) {
     extern __shared__ __align__(1024) char ring[];
-    partialSums<4, TALL_STAGES>(&weights, &x, ring, out, rows, n, depth);
+    partialSums<4, TALL_STAGES, TALL_STAGES_OF_X>(&weights, &x, ring, out, rows, n, depth);
 }
 
 // out [rows][INTERMEDIATE] = silu(gate) * up. grid (strips of 128 weight rows)
@@ -225,7 +228,7 @@ extern "C" __global__ void __launch_bounds__(WGMMA_THREADS, 1) gemm_wgmma_swiglu
         const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, half16 *out, int rows, int n,
         int depth) {
     extern __shared__ __align__(1024) char ring[];
-    swiglu<2, STRIP_STAGES>(&weights, &x, ring, out, rows, depth);
+    swiglu<2, STRIP_STAGES, STRIP_STAGES>(&weights, &x, ring, out, rows, depth);
 }
 
 // The same, with grid (strips of 256 weight rows).
@@ -233,5 +236,5 @@ extern "C" __global__ void __launch_bounds__(WGMMA_TALL_THREADS, 1) gemm_wgmma_s
         const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, half16 *out, int rows, int n,
         int depth) {
     extern __shared__ __align__(1024) char ring[];
-    swiglu<4, TALL_STAGES>(&weights, &x, ring, out, rows, depth);
+    swiglu<4, TALL_STAGES, TALL_STAGES_OF_X>(&weights, &x, ring, out, rows, depth);
 }

@@ -163,7 +163,7 @@ class GemmKernelTest {
             float[] w = rig.halves(n * depth, 1);
             DeviceBuffer weights = rig.putHalves(w);
             TensorMap ws = TensorMap.of(rig.device, weights.address(), n, depth, 64, shape.type());
-            for (int rows : List.of(1, 31, 32, 33, 64, 65, 95, 96, 128, 150, 191, 192)) {
+            for (int rows : List.of(1, 31, 32, 33, 48, 49, 64, 65, 95, 96, 128, 150, 191, 192)) {
                 float[] x = rig.halves(rows * depth, 1);
                 int boxRows = (rows + 7) / 8 * 8;
                 TensorMap xs = TensorMap.of(rig.device, rig.putHalves(x).address(), rows, depth, boxRows, shape.type());
@@ -226,7 +226,7 @@ class GemmKernelTest {
             int depth = shape.hidden();
             float[] w = rig.halves(2 * width * depth, 0.2);
             TensorMap pairs = TensorMap.pairs(rig.device, rig.putHalves(w).address(), width, depth, shape.type());
-            for (int rows : List.of(5, 32, 50, 90, 128, 160, 180, 192)) {
+            for (int rows : List.of(5, 32, 43, 50, 90, 128, 160, 180, 192)) {
                 float[] x = rig.halves(rows * depth, 1);
                 TensorMap xs = TensorMap.of(
                         rig.device, rig.putHalves(x).address(), rows, depth, (rows + 7) / 8 * 8, shape.type());
