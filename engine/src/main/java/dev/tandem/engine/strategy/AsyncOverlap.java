@@ -210,14 +210,9 @@ public final class AsyncOverlap implements Policy {
     /** A host token takes a step per layer, or as long as the CPU needs for it. */
     private final class InFlightPace implements HostPace {
         @Override
-        public double secondsPerToken(StepDraft draft, int sequences, long tokens) {
-            return predictor.cost().layers()
-                    * Math.max(meanStep(draft.state()), predictor.cost().inFlightAttention(sequences, tokens));
-        }
-
-        @Override
-        public double max() {
-            return MAX_JOIN_PACE;
+        public double shortestTarget(StepDraft draft, int sequences, long tokens) {
+            double step = Math.max(meanStep(draft.state()), predictor.cost().inFlightAttention(sequences, tokens));
+            return predictor.cost().layers() * step / MAX_JOIN_PACE;
         }
     }
 

@@ -110,18 +110,18 @@ public record Pipeline(
      *
      * <p>A step takes as long as the CPU needs for the attention of its host tokens, or as long as steps took. Where it
      * pays that the GPU waits for the last token in one batch, the predicted time of a step without prompts counts
-     * instead, in one batch or in two, whichever is shorter. Steps wait as long as the target allows, so by their mean
-     * alone no sequence could enter the host until it is nearly empty (ADR 101). While the host fills, steps have fewer
-     * host tokens and younger ones, so by their mean too many could enter (ADR 135).
+     * instead, in one batch or in two, whichever allows the shorter target. Steps wait as long as the target allows, so
+     * by their mean alone no sequence could enter the host until it is nearly empty (ADR 101). While the host fills,
+     * steps have fewer host tokens and younger ones, so by their mean too many could enter (ADR 135).
      *
      * <p>A request's mean time per token depends on the contexts while it decodes, not on their max. By the max, few
      * may enter while sequences are young, and many at a time once they end, again and again (ADR 136).
      */
     private final class WithinStepPace implements HostPace {
         @Override
-        public double secondsPerToken(StepDraft draft, int sequences, long tokens) {
+        public double shortestTarget(StepDraft draft, int sequences, long tokens) {
             double attention = predictor.cost().layers() * predictor.cost().cpuAttention(sequences, tokens);
-            double pace = Math.max(rules.meanStepSeconds(), attention);
+            double pace = Math.max(rules.meanStepSeconds(), attention) / TierRules.MAX_PACE;
             Load gpu = draft.load(0);
             if (!deviations.has(Deviation.SAME_LAYER) || !predictor.hidesOneBesideDecodes(gpu)) {
                 return pace;
@@ -133,7 +133,7 @@ public record Pipeline(
                 return pace; // the last host token does not pay in one batch
             }
             double twoBatches = predictor.pipelinedInBoth(rows, gpu.gpuTokens(), sequences, context, 0, 0);
-            return Math.min(oneBatch, twoBatches);
+            return Math.min(oneBatch / TierRules.MAX_PACE, twoBatches / TierRules.MAX_PACE_IN_SUB_BATCHES);
         }
 
         @Override

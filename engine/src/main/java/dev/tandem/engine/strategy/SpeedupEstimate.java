@@ -65,8 +65,12 @@ public final class SpeedupEstimate {
     public SpeedupEstimate(StepPredictor predictor, Kind kind, long perTokenNanos) {
         this.predictor = predictor;
         this.kind = kind;
-        this.maxSecondsPerToken =
-                perTokenNanos > 0 ? TierRules.MAX_PACE * perTokenNanos / 1e9 : Double.POSITIVE_INFINITY;
+        double max = switch (kind) {
+            case IN_FLIGHT, SAME_LAYER -> TierRules.MAX_PACE;
+            case TWO_SUB_BATCHES, TWO_SUB_BATCHES_WITH_PROMPTS, HOST_TOKENS_IN_BOTH ->
+                TierRules.MAX_PACE_IN_SUB_BATCHES;
+        };
+        this.maxSecondsPerToken = perTokenNanos > 0 ? max * perTokenNanos / 1e9 : Double.POSITIVE_INFINITY;
     }
 
     /**

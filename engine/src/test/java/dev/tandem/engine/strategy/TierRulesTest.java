@@ -32,12 +32,12 @@ class TierRulesTest {
     /** The host's time per token rises by so many nanoseconds with each sequence. */
     private double perSequence;
 
-    private double secondsPerToken(StepDraft draft, int sequences, long tokens) {
-        return sequences * perSequence * 1e-9;
+    private double shortestTarget(StepDraft draft, int sequences, long tokens) {
+        return sequences * perSequence / TierRules.MAX_PACE * 1e-9;
     }
 
     private boolean mayEnter() {
-        return rules.mayLiveOnHost(new StepDraft(scene.state, BUDGET), candidate, this::secondsPerToken);
+        return rules.mayLiveOnHost(new StepDraft(scene.state, BUDGET), candidate, this::shortestTarget);
     }
 
     private void step() {
@@ -82,7 +82,7 @@ class TierRulesTest {
         StepDraft draft = new StepDraft(scene.state, BUDGET);
         draft.start(scene.waiting(8), 8, AttentionSite.GPU_PREFILL_OFFLOAD);
         draft.start(scene.waiting(8), 8, AttentionSite.GPU_PREFILL_OFFLOAD);
-        assertThat(rules.mayLiveOnHost(draft, candidate, this::secondsPerToken)).isFalse();
+        assertThat(rules.mayLiveOnHost(draft, candidate, this::shortestTarget)).isFalse();
     }
 
     @Test
@@ -118,7 +118,7 @@ class TierRulesTest {
     void requestsWithoutATargetMayAlwaysEnter() {
         perSequence = 1e9;
         assertThat(TierRules.neutral()
-                        .mayLiveOnHost(new StepDraft(scene.state, BUDGET), candidate, this::secondsPerToken))
+                        .mayLiveOnHost(new StepDraft(scene.state, BUDGET), candidate, this::shortestTarget))
                 .isTrue();
     }
 
