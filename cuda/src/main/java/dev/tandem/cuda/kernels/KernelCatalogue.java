@@ -41,12 +41,12 @@ public final class KernelCatalogue {
      */
     static final int TALL_RING_BYTES = 224 << 10;
     /**
-     * Min stages of x in that ring. Copies of x come from the L2 cache and take about as long as those of weights: on
-     * that GPU, steps of 32 rows took 94 ms with six stages of weights and four of x, and 88 with six of both. With
-     * five of x, 48 rows have a sixth stage of weights, and take 2 % less; with four, 64 rows have one too, and gain
-     * nothing (trial builds, ADR 137).
+     * Stages of x in that ring with which one more stage of weights pays. Copies of x come from the L2 cache and take
+     * about as long as those of weights: on that GPU, steps of 32 rows took 94 ms with six stages of weights and four
+     * of x, and 88 with six of both. With five of x, 48 rows have a sixth stage of weights, and take 2 % less; with
+     * four, 64 rows have one too, and gain nothing (trial builds, ADR 137).
      */
-    private static final int MIN_STAGES_OF_X = 5;
+    private static final int ENOUGH_STAGES_OF_X = 5;
     /** Stages of gemm_swiglu.cu, whose thread blocks have a multiprocessor to themselves too. */
     private static final int GEMM_SWIGLU_STAGES = 4;
     /** The compute capabilities that the kernels compile for; the first has no bfloat16. */
@@ -242,7 +242,8 @@ public final class KernelCatalogue {
         int strip = 2 * BOX_ROW_BYTES * KernelConstants.BOX_ROWS;
         int stages = WGMMA_RING_BYTES / (strip + x);
         int ring = stages * (strip + x);
-        int tallStages = (TALL_RING_BYTES - MIN_STAGES_OF_X * x) / (2 * strip);
+        int tallStages =
+                Math.max(TALL_RING_BYTES / (2 * strip + x), (TALL_RING_BYTES - ENOUGH_STAGES_OF_X * x) / (2 * strip));
         int stagesOfX = Math.min(tallStages, (TALL_RING_BYTES - tallStages * 2 * strip) / x);
         int tallRing = tallStages * 2 * strip + stagesOfX * x;
         return new Unit(

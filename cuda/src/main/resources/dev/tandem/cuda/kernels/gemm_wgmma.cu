@@ -123,6 +123,8 @@ template <int GROUPS, bool FUSED, int STAGES, int STAGES_OF_X>
 __device__ __forceinline__ bool gemm(const TensorMap *weights, const TensorMap *x, char *ring, int rows, int from,
         int count, float (*sums)[4]) {
     const int STAGE_BYTES = GROUPS * BOX_BYTES;
+    static_assert(STAGES * STAGE_BYTES + STAGES_OF_X * X_BYTES >= TOKENS * (GROUPS * BOX_ROWS + 4) * 4,
+            "the results replace the stages");
     const bool COPY_WARP = GROUPS == 2, AT_ONCE = GROUPS == 4 && TOKENS <= 96;
     __shared__ u64 full[STAGES], empty[STAGES];
     dependentsLaunch();
