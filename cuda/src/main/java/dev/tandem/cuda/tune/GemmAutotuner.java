@@ -224,8 +224,9 @@ public final class GemmAutotuner {
     }
 
     /**
-     * The method with the shortest time. Methods take turns and the minimum of each counts, so that a disturbance
-     * affects one round only.
+     * The method with the shortest time. Methods take turns, so that a disturbance affects one round only, and the
+     * median of each counts: beside the load of {@code --gpu-bandwidth-limit} a step may also be far too short. Of some
+     * 140 such minima one was 77 ms where the others of its kind were 91 to 94, and chose the wrong method.
      */
     private Method fastest(StepTimer timer, CudaForward forward, StepBuffer inputs, int rows) {
         int sampled = rows <= Kernels.GEMV_MAX_ROWS ? rows : StepTimer.FEW_ROWS;
@@ -234,16 +235,19 @@ public final class GemmAutotuner {
         for (Method method : methods) {
             graphs.add(timer.of(forward.with(forward.plan().with(rows, method))).decodes(inputs, rows, sampled));
         }
-        double[] min = new double[methods.size()];
-        Arrays.fill(min, Double.MAX_VALUE);
-        for (int i = 0; i < ROUNDS * min.length; i++) {
-            int method = i % min.length;
-            min[method] = Math.min(min[method], timer.launched(graphs.get(method)));
+        double[][] millis = new double[methods.size()][ROUNDS];
+        for (int round = 0; round < ROUNDS; round++) {
+            for (int method = 0; method < millis.length; method++) {
+                millis[method][round] = timer.launched(graphs.get(method));
+            }
         }
         graphs.forEach(Graph::close);
-        return methods.get(IntStream.range(0, min.length)
+        for (double[] ofMethod : millis) {
+            Arrays.sort(ofMethod);
+        }
+        return methods.get(IntStream.range(0, millis.length)
                 .boxed()
-                .min(Comparator.comparingDouble(method -> min[method]))
+                .min(Comparator.comparingDouble(method -> millis[method][ROUNDS / 2]))
                 .orElseThrow());
     }
 
