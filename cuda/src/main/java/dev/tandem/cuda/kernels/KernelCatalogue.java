@@ -43,8 +43,8 @@ public final class KernelCatalogue {
     /**
      * Stages of x in that ring with which one more stage of weights pays. Copies of x come from the L2 cache and take
      * about as long as those of weights: on that GPU, steps of 32 rows took 94 ms with six stages of weights and four
-     * of x, and 88 with six of both. With five of x, 48 rows have a sixth stage of weights, and take 2 % less; with
-     * four, 64 rows have one too, and gain nothing (trial builds, ADR 137).
+     * of x, and 88 with six of both, in persistent blocks. With five of x, 48 rows have a sixth stage of weights; with
+     * four, 64 rows have one too, and gain nothing (trial builds, ADR 139).
      */
     private static final int ENOUGH_STAGES_OF_X = 5;
     /** Stages of gemm_swiglu.cu, whose thread blocks have a multiprocessor to themselves too. */

@@ -204,15 +204,26 @@ public final class GemmAutotuner {
      * is captured anew for each, because it may keep what its kernels asked for.
      */
     private static boolean isFasterWithLargeL1Cache(StepTimer timer, StepBuffer inputs, int rows, Kernel attention) {
-        double with = Double.MAX_VALUE;
-        double without = Double.MAX_VALUE;
+        double[] with = new double[ROUNDS];
+        double[] without = new double[ROUNDS];
         for (int round = 0; round < ROUNDS; round++) {
             attention.preferL1Cache(true);
-            with = Math.min(with, launched(timer, inputs, rows));
+            with[round] = launched(timer, inputs, rows);
             attention.preferL1Cache(false);
-            without = Math.min(without, launched(timer, inputs, rows));
+            without[round] = launched(timer, inputs, rows);
         }
-        return with < without;
+        return median(with) < median(without);
+    }
+
+    /**
+     * The time that counts of several rounds: a disturbance affects one, and beside the load of
+     * {@code --gpu-bandwidth-limit} it may also be far too short. Of some 140 minima of five steps one was 77 ms where
+     * the others of its kind were 91 to 94, and chose the wrong method.
+     */
+    private static double median(double[] rounds) {
+        double[] sorted = rounds.clone();
+        Arrays.sort(sorted);
+        return sorted[sorted.length / 2];
     }
 
     /** Milliseconds of a decode step, after one that is not timed. */
@@ -223,11 +234,7 @@ public final class GemmAutotuner {
         }
     }
 
-    /**
-     * The method with the shortest time. Methods take turns, so that a disturbance affects one round only, and the
-     * median of each counts: beside the load of {@code --gpu-bandwidth-limit} a step may also be far too short. Of some
-     * 140 such minima one was 77 ms where the others of its kind were 91 to 94, and chose the wrong method.
-     */
+    /** The method with the shortest time. Methods take turns, and the median of each counts. */
     private Method fastest(StepTimer timer, CudaForward forward, StepBuffer inputs, int rows) {
         int sampled = rows <= Kernels.GEMV_MAX_ROWS ? rows : StepTimer.FEW_ROWS;
         List<Method> methods = gemms.available(rows);
@@ -242,12 +249,9 @@ public final class GemmAutotuner {
             }
         }
         graphs.forEach(Graph::close);
-        for (double[] ofMethod : millis) {
-            Arrays.sort(ofMethod);
-        }
         return methods.get(IntStream.range(0, millis.length)
                 .boxed()
-                .min(Comparator.comparingDouble(method -> millis[method][ROUNDS / 2]))
+                .min(Comparator.comparingDouble(method -> median(millis[method])))
                 .orElseThrow());
     }
 
@@ -275,17 +279,17 @@ public final class GemmAutotuner {
         return SwigluCrossover.of(apart, together, gemms::gemmSwigluTurns);
     }
 
-    /** Milliseconds of both ways, by turns, the minimum of each: two kernels, then one. */
+    /** Milliseconds of both ways, by turns, the median of each: two kernels, then one. */
     private static String gateUpBothWays(StepTimer timer, CudaForward forward, int rows) {
         StepTimer two = timer.of(forward.with(forward.plan().with(SwigluCrossover.NEVER)));
         StepTimer one = timer.of(forward.with(forward.plan().with(SwigluCrossover.ALWAYS)));
-        double apart = Double.MAX_VALUE;
-        double together = Double.MAX_VALUE;
+        double[] apart = new double[GATE_UP_ROUNDS];
+        double[] together = new double[GATE_UP_ROUNDS];
         for (int round = 0; round < GATE_UP_ROUNDS; round++) {
-            apart = Math.min(apart, two.gateUp(rows));
-            together = Math.min(together, one.gateUp(rows));
+            apart[round] = two.gateUp(rows);
+            together[round] = one.gateUp(rows);
         }
-        return apart + " " + together;
+        return median(apart) + " " + median(together);
     }
 
     /** What prompt tokens cost in decode steps of up to {@code max} rows. */

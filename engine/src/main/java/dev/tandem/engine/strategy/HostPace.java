@@ -6,8 +6,8 @@ import dev.tandem.engine.schedule.StepDraft;
 /** Which targets per token the sequences on the host would keep, if a strategy kept a number of them there. */
 interface HostPace {
     /**
-     * The shortest target per token that the host's sequences are expected to keep, in seconds. It is longer than the
-     * expected time between two tokens by a margin for what that time varies.
+     * The shortest target per token that the host's sequences are expected to keep, in seconds. It is the expected time
+     * between two tokens, with the strategy's margin for how much that time varies.
      *
      * @param draft of the step at hand
      * @param sequences on the host, at least 1

@@ -106,7 +106,7 @@ public record Pipeline(
     }
 
     /**
-     * How fast host tokens are that wait for the CPU within a step.
+     * Which targets host tokens keep that wait for the CPU within a step.
      *
      * <p>A step takes as long as the CPU needs for the attention of its host tokens, or as long as steps took. Where it
      * pays that the GPU waits for the last token in one batch, the predicted time of a step without prompts counts

@@ -101,11 +101,11 @@ public record SameLayer(Pipeline pipeline) {
             return Optional.empty();
         }
         long target = pipeline.rules().defaultTargets().perTokenNanos();
-        long kept = (long) (target / pipeline.rules().correction());
+        long correctedTarget = (long) (target / pipeline.rules().correction());
         SpeedupEstimate.Estimate one =
                 new SpeedupEstimate(predictor, SpeedupEstimate.Kind.SAME_LAYER, target).of(draft);
         SpeedupEstimate.Estimate two =
-                new SpeedupEstimate(predictor, SpeedupEstimate.Kind.HOST_TOKENS_IN_BOTH, kept).of(draft);
+                new SpeedupEstimate(predictor, SpeedupEstimate.Kind.HOST_TOKENS_IN_BOTH, correctedTarget).of(draft);
         boolean oneBatch = one.weighed() >= two.weighed();
         return Optional.of(new BestHost(oneBatch ? one.hostTokens() : two.hostTokens(), oneBatch));
     }

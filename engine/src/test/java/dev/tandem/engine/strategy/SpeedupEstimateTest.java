@@ -85,6 +85,10 @@ class SpeedupEstimateTest {
         SpeedupEstimate.Estimate estimate = estimate(SpeedupEstimate.Kind.TWO_SUB_BATCHES_WITH_PROMPTS, 198);
         assertThat(estimate.hostTokens()).isBetween(40, 71);
         assertThat(estimate.gain()).isBetween(0.0, 162 / 94.096 / (90 / 54.72) - 1);
+        assertThat(estimate(SpeedupEstimate.Kind.TWO_SUB_BATCHES_WITH_PROMPTS, 199)
+                        .hostTokens())
+                .as("188.2 s are less than 0.95 of 199")
+                .isEqualTo(72);
     }
 
     @Test
