@@ -35,7 +35,7 @@ final class BlockLedger {
     private final SchedulerState state;
     private final KvCapacity kv;
     private final BlockReferences references;
-    private final ExpectedContexts contexts;
+    private final ExpectedContexts expected;
     private int freeGpu;
     private int freeBeforeMoves;
     private int freeHost;
@@ -78,7 +78,7 @@ final class BlockLedger {
         this.state = state;
         this.kv = state.kv();
         this.references = new BlockReferences(kv);
-        this.contexts = new ExpectedContexts(state);
+        this.expected = new ExpectedContexts(state);
         this.freeGpu = kv.pool(KvTier.GPU).free();
         this.freeBeforeMoves = freeGpu;
         this.freeHost = kv.pool(KvTier.HOST).free();
@@ -231,9 +231,16 @@ final class BlockLedger {
     long expectedHostContext(Sequence candidate) {
         if (expectedContexts < 0) {
             expectedContexts = 0;
-            forEachOnHost(sequence -> expectedContexts += contexts.of(sequence));
+            forEachOnHost(sequence -> expectedContexts += expected.of(sequence));
         }
-        return expectedContexts + contexts.of(candidate);
+        return expectedContexts + expected.of(candidate);
+    }
+
+    /** Forgets what was computed for the host's sequences, which other methods compute anew when they are asked. */
+    private void hostChanged() {
+        hostForecasts = null;
+        hostContexts = null;
+        expectedContexts = -1;
     }
 
     /** Sequences whose KV is on the host once the draft is carried out. */
@@ -331,9 +338,7 @@ final class BlockLedger {
             give(sequence, KvTier.GPU);
         }
         gpuForecasts = null;
-        hostForecasts = null;
-        hostContexts = null;
-        expectedContexts = -1;
+        hostChanged();
         gpuSequences--;
         freeGpu += references.freedBy(sequence);
         int free = references.release(sequence);
@@ -354,9 +359,7 @@ final class BlockLedger {
 
     /** Drops a host sequence's KV. */
     void dropFromHost(Sequence sequence) {
-        hostForecasts = null;
-        hostContexts = null;
-        expectedContexts = -1;
+        hostChanged();
         freeHost += references.freedBy(sequence);
         freeHostBeforeIns += references.release(sequence);
         drops.add(sequence);
@@ -365,9 +368,7 @@ final class BlockLedger {
     /** Moves a host sequence to the GPU; the caller has checked that there is room. */
     void bringIn(Sequence sequence) {
         gpuForecasts = null;
-        hostForecasts = null;
-        hostContexts = null;
-        expectedContexts = -1;
+        hostChanged();
         PrefixUse use = use(sequence, KvTier.GPU);
         int referenced = references.heldByOthers(use);
         int computed = sequence.computed();
@@ -421,7 +422,7 @@ final class BlockLedger {
             hostContexts.add(sequence, kv.span().tokens(sequence.length()));
         }
         if (!onGpu && expectedContexts >= 0) {
-            expectedContexts += contexts.of(sequence);
+            expectedContexts += expected.of(sequence);
         }
     }
 
@@ -593,9 +594,7 @@ final class BlockLedger {
      * away meanwhile, so these blocks do not count as free before moves again.
      */
     void undoHostStart(Sequence sequence) {
-        hostForecasts = null;
-        hostContexts = null;
-        expectedContexts = -1;
+        hostChanged();
         hostStarts.remove(sequence);
         PrefixUse use = uses.remove(sequence);
         if (use == null) {

@@ -33,8 +33,8 @@ public final class TierRules {
     static final double MAX_PACE = 0.9;
     /**
      * The same for the predicted time of two sub-batches, which is the GPU's and varies less: on an imitated L4,
-     * reasoning, 160 ms, p99 is 1 ms above the mean there, and 10 to 16 in one batch (simulated, ADR 138). With 0.97,
-     * where two sub-batches take slightly longer than that, a host empties: 1.13 of GPU-only for 1.53.
+     * reasoning, 160 ms, p99 is 1 ms above the mean there, and 10 to 16 in one batch. With 0.97 p99 is 172 to 179 ms by
+     * two profiles, with 0.95 156 to 170 (simulated, ADR 138).
      */
     static final double MAX_PACE_IN_SUB_BATCHES = 0.95;
     /** Factor by which expectations grow at each measurement that misses a target. */
