@@ -290,12 +290,12 @@ public final class AttentionBenchmark implements AutoCloseable {
             double sequential = 0;
             double arithmetic = 0;
             for (int i = 0; i < readers.size(); i++) {
-                double rate = bytes / median(nanos[i]);
+                double rate = bytes / StepTimer.median(nanos[i]);
                 peakBandwidth = readers.get(i).reads() ? Math.max(peakBandwidth, rate) : peakBandwidth;
                 arithmetic = readers.get(i).reads() ? arithmetic : rate;
                 sequential = readers.get(i).isSequential() ? Math.max(sequential, rate) : sequential;
             }
-            double kernel = median(nanos[readers.size()]);
+            double kernel = StepTimer.median(nanos[readers.size()]);
             return new Result(
                     sequential,
                     peakBandwidth,
@@ -328,12 +328,6 @@ public final class AttentionBenchmark implements AutoCloseable {
         do {
             lastRound(rig);
         } while (clock.nanos() - begin < warmUpNanos);
-    }
-
-    private static double median(double[] values) {
-        double[] sorted = values.clone();
-        Arrays.sort(sorted);
-        return sorted[sorted.length / 2];
     }
 
     @Override

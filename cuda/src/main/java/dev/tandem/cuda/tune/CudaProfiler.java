@@ -66,8 +66,13 @@ final class CudaProfiler {
      * of varying time had 34 us per token and layer; others have 1 (ADR 135).
      */
     private static final int WAITING_TOKENS = 48;
-    /** Measurements of one value each: a stage, a round trip, and the load by the host. */
-    private static final int SINGLE_VALUES = 3;
+    /**
+     * Rounds of steps by turns, whose differences are the overheads of host tokens. Beside the load of
+     * {@code --gpu-bandwidth-limit} steps vary by 1 to 3 %, so the median of nine has some 0.4 us per token (ADR 140).
+     */
+    private static final int WAITING_ROUNDS = 9;
+    /** Measurements besides curves: the overheads of host tokens, and the load by the host. */
+    private static final int SINGLE_VALUES = 2;
 
     private final StepTimer timer;
     private final Stream stream;
@@ -138,14 +143,8 @@ final class CudaProfiler {
         SortedMap<Integer, Curve> attention = cpuAttention(hostContexts, counter);
         Curve transfer = curve("transfer", transfers(counter));
         // after the CPU's attention, so that its code is compiled; the wait for attention itself is subtracted
-        int rows = Math.min(WAITING_ROWS, waitingCapacity() / 2);
-        int several = Math.min(Math.min(WAITING_TOKENS, hostTokensOf(SHORTEST)), waitingCapacity() - rows);
-        double one = waiting(2, rows, 1);
-        double token = several > 1 ? Math.max(0, (waiting(2, rows, several) - one) / (several - 1)) : 0;
-        double stage = Math.max(0, (one - token) / 2);
-        counter.finished();
         Curve single = Objects.requireNonNull(attention.get(1), "attention of a single host token is measured");
-        double trip = Math.max(0, waiting(1, rows, 1) - single.at(SHORTEST));
+        HostTokenOverheads overheads = hostTokenOverheads(single.at(SHORTEST));
         counter.finished();
         double hostLoad = hostLoad();
         counter.finished();
@@ -158,9 +157,9 @@ final class CudaProfiler {
                 .preLayer(new Curve("pre-layer", new double[] {1}, new double[] {1e-6}))
                 .postLayer(curve("post-layer", postLayer))
                 .stepOverhead(STEP_OVERHEAD)
-                .stageOverhead(stage)
-                .tripOverhead(trip)
-                .tokenOverhead(token)
+                .stageOverhead(overheads.stage())
+                .tripOverhead(overheads.trip())
+                .tokenOverhead(overheads.token())
                 .hostLoad(hostLoad)
                 .build();
     }
@@ -380,11 +379,48 @@ final class CudaProfiler {
     }
 
     /**
-     * Seconds of a layer beyond those of its GEMMs, in a step whose last sub-batch waits for host tokens of the
-     * shortest context.
+     * What steps that wait for host tokens take per layer beyond their GEMMs and attention, in seconds.
      *
-     * @param batches one or two sub-batches
-     * @param rows of each, without host tokens
+     * @param stage of each of two sub-batches
+     * @param trip of a step of one batch
+     * @param token of each host token
+     */
+    private record HostTokenOverheads(double stage, double trip, double token) {}
+
+    /**
+     * Measures overheads by host tokens of the shortest context. Steps take turns, and the medians of differences
+     * within a round count, because the GPU's speed may change from one round to the next.
+     *
+     * @param attention seconds of the CPU's attention for one such token
+     */
+    private HostTokenOverheads hostTokenOverheads(double attention) {
+        int rows = waitingRows();
+        int several = Math.min(Math.min(WAITING_TOKENS, hostTokensOf(SHORTEST)), waitingCapacity() - rows);
+        double[] tokens = new double[WAITING_ROUNDS];
+        double[] stages = new double[WAITING_ROUNDS];
+        double[] trips = new double[WAITING_ROUNDS];
+        for (int round = 0; round < WAITING_ROUNDS; round++) {
+            tokens[round] = waiting(2, rows, several) - waiting(2, rows + several - 1, 1);
+            double others = timer.decodeLayers(decodes, rows, 1);
+            double last = timer.decodeLayers(decodes, rows + 1, 1);
+            stages[round] = waiting(2, rows, 1) - others - last;
+            trips[round] = waiting(1, rows, 1) - last;
+        }
+        double token = several > 1 ? Math.max(0, secondsOfLayer(tokens) / (several - 1)) : 0;
+        double stage = Math.max(0, (secondsOfLayer(stages) - token) / 2);
+        return new HostTokenOverheads(stage, Math.max(0, secondsOfLayer(trips) - attention), token);
+    }
+
+    /** @param millis of all layers */
+    private double secondsOfLayer(double[] millis) {
+        return StepTimer.median(millis) / 1e3 / layers;
+    }
+
+    /**
+     * Milliseconds of all layers of a step whose last sub-batch waits for host tokens of the shortest context.
+     *
+     * @param batches one or two sub-batches; the first of two has {@link #WAITING_ROWS}
+     * @param rows of the last, without host tokens
      * @param count of host tokens
      */
     private double waiting(int batches, int rows, int count) {
@@ -396,20 +432,22 @@ final class CudaProfiler {
             workers.wake();
             List<StepTimer.Waiting> waiting = new ArrayList<>();
             if (batches > 1) {
-                waiting.add(new StepTimer.Waiting(prompts, rows, List.of()));
+                waiting.add(new StepTimer.Waiting(prompts, waitingRows(), List.of()));
             }
             waiting.add(new StepTimer.Waiting(second, rows, hostTokens));
-            double millis = timer.hostTokens(waiting, () -> queues.reserveTasks((long) count * layers), REPEATS);
+            double millis = timer.hostTokens(waiting, () -> queues.reserveTasks((long) count * layers), 1);
             if (queues.isAborted()) {
                 throw new CudaException(HostTokenTracker.RESULT_TIMEOUT);
             }
-            for (int before = 1; before < batches; before++) {
-                millis -= timer.decodeLayers(decodes, rows, REPEATS);
-            }
-            return (millis - timer.decodeLayers(decodes, rows + count, REPEATS)) / 1e3 / layers;
+            return millis;
         } finally {
             hostTokens.forEach(queues::end);
         }
+    }
+
+    /** Rows of a sub-batch beside host tokens. */
+    private int waitingRows() {
+        return Math.min(WAITING_ROWS, waitingCapacity() / 2);
     }
 
     /** Max rows of each sub-batch; at least two, one for a sequence and one for a slot. */

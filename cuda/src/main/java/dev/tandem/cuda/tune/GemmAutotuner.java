@@ -21,7 +21,6 @@ import dev.tandem.fetch.Progress;
 import dev.tandem.fetch.ProgressCounter;
 import dev.tandem.model.config.ModelConfig;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Locale;
@@ -212,18 +211,7 @@ public final class GemmAutotuner {
             attention.preferL1Cache(false);
             without[round] = launched(timer, inputs, rows);
         }
-        return median(with) < median(without);
-    }
-
-    /**
-     * The time that counts of several rounds: a disturbance affects one, and beside the load of
-     * {@code --gpu-bandwidth-limit} it may also be far too short. Of some 140 minima of five steps one was 77 ms where
-     * the others of its kind were 91 to 94, and chose the wrong method.
-     */
-    private static double median(double[] rounds) {
-        double[] sorted = rounds.clone();
-        Arrays.sort(sorted);
-        return sorted[sorted.length / 2];
+        return StepTimer.median(with) < StepTimer.median(without);
     }
 
     /** Milliseconds of a decode step, after one that is not timed. */
@@ -234,7 +222,11 @@ public final class GemmAutotuner {
         }
     }
 
-    /** The method with the shortest time. Methods take turns, and the median of each counts. */
+    /**
+     * The method with the shortest time. Methods take turns, and the median of each counts: a disturbance affects one
+     * round, and beside the load of {@code --gpu-bandwidth-limit} a round may also be far too short. Of some 140 minima
+     * of five steps one was 77 ms where the others of its kind were 91 to 94, and chose the wrong method.
+     */
     private Method fastest(StepTimer timer, CudaForward forward, StepBuffer inputs, int rows) {
         int sampled = rows <= Kernels.GEMV_MAX_ROWS ? rows : StepTimer.FEW_ROWS;
         List<Method> methods = gemms.available(rows);
@@ -251,7 +243,7 @@ public final class GemmAutotuner {
         graphs.forEach(Graph::close);
         return methods.get(IntStream.range(0, millis.length)
                 .boxed()
-                .min(Comparator.comparingDouble(method -> median(millis[method])))
+                .min(Comparator.comparingDouble(method -> StepTimer.median(millis[method])))
                 .orElseThrow());
     }
 
@@ -289,7 +281,7 @@ public final class GemmAutotuner {
             apart[round] = two.gateUp(rows);
             together[round] = one.gateUp(rows);
         }
-        return median(apart) + " " + median(together);
+        return StepTimer.median(apart) + " " + StepTimer.median(together);
     }
 
     /** What prompt tokens cost in decode steps of up to {@code max} rows. */

@@ -356,8 +356,14 @@ public final class StepTimer implements AutoCloseable {
                 break; // long enough to be precise
             }
         }
-        Arrays.sort(times, 0, count + 1);
-        return times[count / 2 + count % 2];
+        return median(Arrays.copyOf(times, count + 1));
+    }
+
+    /** The median, of an even number the upper; the values keep their order. */
+    static double median(double[] values) {
+        double[] sorted = values.clone();
+        Arrays.sort(sorted);
+        return sorted[sorted.length / 2];
     }
 
     private double once(Runnable work, Runnable meanwhile) {

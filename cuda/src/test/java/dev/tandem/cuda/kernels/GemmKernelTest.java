@@ -4,12 +4,14 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.TensorMap;
 import dev.tandem.cuda.gemm.CublasLtGemm;
 import dev.tandem.cuda.gemm.Gemm;
 import dev.tandem.cuda.gemm.Gemm.Result;
 import dev.tandem.cuda.tune.AutotuneCache;
 import dev.tandem.model.config.Activation;
+import dev.tandem.model.config.DataType;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
@@ -29,11 +31,15 @@ import org.junit.jupiter.params.provider.MethodSource;
 class GemmKernelTest {
     private static final long SEED = 20260;
 
+    /** Adds sums of 21 stages of 64 values, which go through a ring of 6 stages more than three times. */
+    static Stream<ModelShape> shapes() {
+        return Stream.concat(KernelTest.shapes(), Stream.of(GpuRig.shape(4, 2, 64, 1288, 352, 301, DataType.BFLOAT16)));
+    }
+
     /** All sizes with SiLU, and two with GELU. */
     static Stream<ModelShape> activations() {
         return Stream.concat(
-                KernelTest.shapes(),
-                KernelTest.variants().filter(shape -> shape.variant().activation() == Activation.GELU_TANH));
+                shapes(), KernelTest.variants().filter(shape -> shape.variant().activation() == Activation.GELU_TANH));
     }
 
     private static float[][] matrix(float[] values, int rows, int columns) {
@@ -45,7 +51,7 @@ class GemmKernelTest {
     }
 
     @ParameterizedTest
-    @MethodSource("dev.tandem.cuda.kernels.KernelTest#shapes")
+    @MethodSource("shapes")
     void gemv(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
             int n = shape.qkv();
@@ -56,32 +62,17 @@ class GemmKernelTest {
                 float[] x = rig.halves(rows * depth, 1);
                 DeviceBuffer padded = rig.putHalves(Arrays.copyOf(x, Kernels.GEMV_MAX_ROWS * depth));
                 int splits = depth >= 64 ? 2 : 1;
-                DeviceBuffer out = rig.poisoned(4L * splits * rows * n);
-                rig.kernels
-                        .gemv(rows)
-                        .launch(
-                                rig.stream,
-                                (n + 255) / 256,
-                                splits,
-                                weights.address(),
-                                padded.address(),
-                                out.address(),
-                                rows,
-                                n,
-                                depth);
-                float[] sums = sumOfSplits(rig.floats(out, splits * rows * n), rows * n);
+                Gemms gemms = new Gemms(rig, weights.address(), padded.address(), rows, n, depth);
                 double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
-                assertThat(GpuRig.error(sums, expected)).as("%d rows", rows).isLessThan(1e-5);
+                assertThat(GpuRig.error(gemms.sums(rig.kernels.gemv(rows), 256, splits), expected))
+                        .as("%d rows", rows)
+                        .isLessThan(1e-5);
                 if (rig.kernels.hasTma()) {
                     int boxRows = 8 * Kernels.tiles(rows);
                     TensorMap ws = TensorMap.of(rig.device, weights.address(), n, depth, 64, shape.type());
                     TensorMap xs = TensorMap.of(rig.device, padded.address(), boxRows, depth, boxRows, shape.type());
-                    DeviceBuffer tmaOut = rig.poisoned(4L * splits * rows * n);
-                    rig.kernels
-                            .gemvTma(rows)
-                            .launch(rig.stream, (n + 127) / 128, splits, ws, xs, tmaOut.address(), rows, n, depth);
-                    float[] totals = sumOfSplits(rig.floats(tmaOut, splits * rows * n), rows * n);
-                    assertThat(GpuRig.error(totals, expected))
+                    Gemms copied = new Gemms(rig, ws, xs, rows, n, depth);
+                    assertThat(GpuRig.error(copied.sums(rig.kernels.gemvTma(rows), 128, splits), expected))
                             .as("%d rows, gemv_tma", rows)
                             .isLessThan(1e-5);
                 }
@@ -102,40 +93,16 @@ class GemmKernelTest {
                 double[] both = ReferenceOps.matmul(x, matrix(w, 2 * width, depth), rows);
                 double[] expected = swiglu(shape, x, w, rows);
                 DeviceBuffer padded = rig.putHalves(Arrays.copyOf(x, Kernels.GEMV_MAX_ROWS * depth));
-                DeviceBuffer out = rig.poisoned(2L * rows * width);
-                rig.kernels
-                        .gemvSwiglu(rows)
-                        .launch(
-                                rig.stream,
-                                (2 * width + 255) / 256,
-                                1,
-                                weights.address(),
-                                padded.address(),
-                                out.address(),
-                                rows,
-                                2 * width,
-                                depth);
-                assertThat(GpuRig.error(rig.halves(out, rows * width), expected))
+                Gemms gemms = new Gemms(rig, weights.address(), padded.address(), rows, 2 * width, depth);
+                assertThat(GpuRig.error(gemms.swiglu(rig.kernels.gemvSwiglu(rows), 256), expected))
                         .as("%d rows", rows)
                         .isLessThan(KernelTest.rounding(shape));
                 if (rig.kernels.hasTma()) {
                     int boxRows = 8 * Kernels.tiles(rows);
                     TensorMap ws = TensorMap.of(rig.device, weights.address(), 2L * width, depth, 64, shape.type());
                     TensorMap xs = TensorMap.of(rig.device, padded.address(), boxRows, depth, boxRows, shape.type());
-                    DeviceBuffer tmaOut = rig.poisoned(2L * rows * width);
-                    rig.kernels
-                            .gemvTmaSwiglu(rows)
-                            .launch(
-                                    rig.stream,
-                                    (2 * width + 127) / 128,
-                                    1,
-                                    ws,
-                                    xs,
-                                    tmaOut.address(),
-                                    rows,
-                                    2 * width,
-                                    depth);
-                    assertThat(GpuRig.error(rig.halves(tmaOut, rows * width), expected))
+                    Gemms copied = new Gemms(rig, ws, xs, rows, 2 * width, depth);
+                    assertThat(GpuRig.error(copied.swiglu(rig.kernels.gemvTmaSwiglu(rows), 128), expected))
                             .as("%d rows, gemv_tma", rows)
                             .isLessThan(KernelTest.rounding(shape));
                 }
@@ -152,7 +119,7 @@ class GemmKernelTest {
     }
 
     @ParameterizedTest
-    @MethodSource("dev.tandem.cuda.kernels.KernelTest#shapes")
+    @MethodSource("shapes")
     void wgmmaGemm(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
             if (!rig.kernels.wgmma()) {
@@ -168,21 +135,15 @@ class GemmKernelTest {
                 int boxRows = (rows + 7) / 8 * 8;
                 TensorMap xs = TensorMap.of(rig.device, rig.putHalves(x).address(), rows, depth, boxRows, shape.type());
                 double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
+                Gemms gemms = new Gemms(rig, ws, xs, rows, n, depth);
                 for (int splits = 1; splits <= Math.min(3, (depth + 63) / 64); splits++) {
-                    DeviceBuffer out = rig.poisoned(4L * splits * rows * n);
-                    rig.kernels
-                            .wgmma(rows)
-                            .launch(rig.stream, (n + 127) / 128, splits, ws, xs, out.address(), rows, n, depth);
-                    assertThat(GpuRig.error(sumOfSplits(rig.floats(out, splits * rows * n), rows * n), expected))
+                    float[] parts = gemms.parts(rig.kernels.wgmma(rows), 128, splits);
+                    assertThat(GpuRig.error(sumOfSplits(parts, rows * n), expected))
                             .as("%d rows, %d splits", rows, splits)
                             .isLessThan(1e-5);
-                    DeviceBuffer same = rig.poisoned(4L * splits * rows * n);
-                    rig.kernels
-                            .wgmmaTall(rows)
-                            .launch(rig.stream, (n + 255) / 256, splits, ws, xs, same.address(), rows, n, depth);
-                    assertThat(rig.floats(same, splits * rows * n))
+                    assertThat(gemms.parts(rig.kernels.wgmmaTall(rows), 256, splits))
                             .as("%d rows, %d splits, 256 weight rows per block", rows, splits)
-                            .isEqualTo(rig.floats(out, splits * rows * n));
+                            .isEqualTo(parts);
                 }
             }
         }
@@ -231,39 +192,45 @@ class GemmKernelTest {
                 TensorMap xs = TensorMap.of(
                         rig.device, rig.putHalves(x).address(), rows, depth, (rows + 7) / 8 * 8, shape.type());
                 double[] expected = swiglu(shape, x, w, rows);
-                DeviceBuffer out = rig.poisoned(2L * rows * width);
-                rig.kernels
-                        .wgmmaSwiglu(rows)
-                        .launch(
-                                rig.stream,
-                                (2 * width + 127) / 128,
-                                1,
-                                pairs,
-                                xs,
-                                out.address(),
-                                rows,
-                                2 * width,
-                                depth);
-                assertThat(GpuRig.error(rig.halves(out, rows * width), expected))
-                        .as("%d rows", rows)
-                        .isLessThan(KernelTest.rounding(shape));
-                DeviceBuffer same = rig.poisoned(2L * rows * width);
-                rig.kernels
-                        .wgmmaSwigluTall(rows)
-                        .launch(
-                                rig.stream,
-                                (2 * width + 255) / 256,
-                                1,
-                                pairs,
-                                xs,
-                                same.address(),
-                                rows,
-                                2 * width,
-                                depth);
-                assertThat(rig.halves(same, rows * width))
+                Gemms gemms = new Gemms(rig, pairs, xs, rows, 2 * width, depth);
+                float[] out = gemms.swiglu(rig.kernels.wgmmaSwiglu(rows), 128);
+                assertThat(GpuRig.error(out, expected)).as("%d rows", rows).isLessThan(KernelTest.rounding(shape));
+                assertThat(gemms.swiglu(rig.kernels.wgmmaSwigluTall(rows), 256))
                         .as("%d rows, 256 weight rows per block", rows)
-                        .isEqualTo(rig.halves(out, rows * width));
+                        .isEqualTo(out);
             }
+        }
+    }
+
+    /**
+     * Launches kernels that multiply the same matrices, each into a buffer of its own that holds NaN before.
+     *
+     * @param weights [n, depth], an address or a {@link TensorMap}
+     * @param x [rows, depth], likewise
+     */
+    private record Gemms(GpuRig rig, Object weights, Object x, int rows, int n, int depth) {
+        /** [splits, rows, n]: what each split sums. */
+        float[] parts(Kernel kernel, int weightRowsOfBlock, int splits) {
+            DeviceBuffer out = rig.poisoned(4L * splits * rows * n);
+            launch(kernel, weightRowsOfBlock, splits, out);
+            return rig.floats(out, splits * rows * n);
+        }
+
+        /** [rows, n]: the sums of all splits. */
+        float[] sums(Kernel kernel, int weightRowsOfBlock, int splits) {
+            return sumOfSplits(parts(kernel, weightRowsOfBlock, splits), rows * n);
+        }
+
+        /** [rows, n / 2]: the activations of pairs of gate and up. */
+        float[] swiglu(Kernel kernel, int weightRowsOfBlock) {
+            DeviceBuffer out = rig.poisoned(2L * rows * (n / 2));
+            launch(kernel, weightRowsOfBlock, 1, out);
+            return rig.halves(out, rows * (n / 2));
+        }
+
+        private void launch(Kernel kernel, int weightRowsOfBlock, int splits, DeviceBuffer out) {
+            int blocks = (n + weightRowsOfBlock - 1) / weightRowsOfBlock;
+            kernel.launch(rig.stream, blocks, splits, weights, x, out.address(), rows, n, depth);
         }
     }
 
@@ -292,7 +259,7 @@ class GemmKernelTest {
     }
 
     @ParameterizedTest
-    @MethodSource("dev.tandem.cuda.kernels.KernelTest#shapes")
+    @MethodSource("shapes")
     void libraryGemms(ModelShape shape, @TempDir Path folder) {
         String name = "cublasLt/128x" + shape.hidden() + "x" + shape.queries() + "/WIDE_ADDED";
         String broken = "ff".repeat(64);
