@@ -47,6 +47,8 @@ public final class StepDraft {
     private Shape shape = Shape.GPU_ONLY;
     private boolean cohort;
     private boolean notesRotation;
+    private int gpuBlocksKeptFree;
+    private boolean findsGpuKvLimit;
     private String note = "";
 
     /** Creates an empty draft. */
@@ -304,9 +306,8 @@ public final class StepDraft {
     }
 
     /** Exchanges a GPU row's sequence for one from the host; the caller has checked that both fit. */
-    public void replace(int index, Sequence out, Sequence in, AttentionSite site) {
-        remove(index);
-        evict(out, true);
+    public void replace(int index, Sequence in, AttentionSite site) {
+        moveOut(index);
         bringIn(in);
         add(0, in, 1, site);
     }
@@ -319,6 +320,33 @@ public final class StepDraft {
     /** True when this draft was an occasion to rotate sequences. */
     public boolean notesRotation() {
         return notesRotation;
+    }
+
+    /** Moves a GPU row's sequence to the host; the caller has checked that it fits. */
+    public void moveOut(int index) {
+        Sequence sequence = batches.get(0).get(index).sequence();
+        remove(index);
+        evict(sequence, true);
+    }
+
+    /** Has sequences that start on the GPU leave some of its pool's blocks free. */
+    public void keepGpuBlocksFree(int blocks) {
+        gpuBlocksKeptFree = blocks;
+    }
+
+    /** Blocks of the GPU's pool that sequences which start there leave free. */
+    public int gpuBlocksKeptFree() {
+        return gpuBlocksKeptFree;
+    }
+
+    /** Marks this draft as one that found anew how many GPU blocks stay free. */
+    public void noteGpuKvLimit() {
+        findsGpuKvLimit = true;
+    }
+
+    /** True when this draft found anew how many GPU blocks stay free. */
+    public boolean findsGpuKvLimit() {
+        return findsGpuKvLimit;
     }
 
     /** Sets what the decision log says of this draft besides the reason that it was chosen. */

@@ -4,6 +4,7 @@ import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.schedule.StepDraft.Row;
 import dev.tandem.engine.step.AttentionSite;
 import java.util.ArrayList;
 import java.util.Iterator;
@@ -80,6 +81,34 @@ final class GpuTier {
     }
 
     /**
+     * Swaps the GPU decode of most context out where the GPU holds more KV than it should even without it. It is the
+     * one whose attention the GPU is relieved of most.
+     *
+     * @param mayLeave which sequences may
+     */
+    static void swapOutLongest(StepDraft draft, Predicate<Sequence> mayLeave) {
+        int longest = -1;
+        List<Row> rows = draft.rows(0);
+        for (int i = 0; i < rows.size(); i++) {
+            Sequence sequence = rows.get(i).sequence();
+            boolean candidate = rows.get(i).site() == AttentionSite.GPU_FROM_GPU
+                    && sequence.table().tier() == KvTier.GPU
+                    && mayLeave.test(sequence)
+                    && draft.fitsHost(sequence)
+                    && draft.hostHasRoomFor(sequence);
+            if (candidate
+                    && (longest < 0
+                            || sequence.length() > rows.get(longest).sequence().length())) {
+                longest = i;
+            }
+        }
+        if (longest >= 0
+                && draft.freeGpu() + draft.freedBy(rows.get(longest).sequence()) <= draft.gpuBlocksKeptFree()) {
+            draft.moveOut(longest);
+        }
+    }
+
+    /**
      * Swaps host requests in as {@link #swapIn} does, then pauses in-flight tokens while the GPU has room for their
      * sequences too, which {@link #swapIn} then moves. In flight a token takes about one step per layer; begun anew on
      * the GPU it is one more row of a single step.
@@ -108,10 +137,14 @@ final class GpuTier {
 
     /**
      * Whether the GPU has room for a sequence: for its tokens, for one more block per GPU sequence, and for the max
-     * number of tokens that all are forecast to hold. A sequence alone on the GPU needs no reserve.
+     * number of tokens that all are forecast to hold. A sequence alone on the GPU needs no reserve. The blocks that
+     * {@link GpuKvLimit} keeps free are for a sequence that is too long for the others.
      */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
-        return draft.gpuHasRoomFor(sequence, draft.nextBlocks(draft.gpuSequences()))
-                && draft.roomToGrow(KvTier.GPU, sequence);
+        int reserve = draft.nextBlocks(draft.gpuSequences());
+        int kept = draft.gpuBlocksKeptFree();
+        boolean tooLong = draft.missingOnGpu(sequence) + reserve + kept
+                > draft.state().kv().pool(KvTier.GPU).size();
+        return draft.gpuHasRoomFor(sequence, reserve + (tooLong ? 0 : kept)) && draft.roomToGrow(KvTier.GPU, sequence);
     }
 }

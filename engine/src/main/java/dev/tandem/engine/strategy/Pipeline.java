@@ -200,12 +200,18 @@ public record Pipeline(
             int begun = state.waiting().isEmpty() ? 0 : state.waiting().first().length();
             draft.leaveForStaging(maxBatchTokens + begun);
         }
+        draft.keepGpuBlocksFree(rules.gpuBlocksKeptFree());
         if (!kept.evicted()) {
             rules.rotate(draft, pace);
-            GpuTier.swapIn(draft);
+            if (draft.gpuBlocksKeptFree() == 0) {
+                GpuTier.swapIn(draft);
+            } else if (rules.gpuKvLimitIsDue()) {
+                GpuTier.swapOutLongest(draft, rules::hasDefaultTarget);
+            }
         }
         HostPrompts hostPrompts = HostPrompts.of(draft, predictor, rules, kinds, piggybacking);
         draft.note(hostPrompts.note());
+        limitGpuKv(draft, hostPrompts);
         // a target makes the first steps of a run short; without one gpu-only's first step fills the pool (ADR 134)
         boolean shortFirstSteps = rules.defaultTargets().perTokenNanos() > 0 && !state.outputsKnown();
         boolean piggybacks = hostPrompts.piggybacked()
@@ -239,6 +245,27 @@ public record Pipeline(
                 0,
                 maxRows);
         return draft;
+    }
+
+    /** Has the draft keep the GPU blocks free that {@link GpuKvLimit} says; it is found in some steps only. */
+    private void limitGpuKv(StepDraft draft, HostPrompts hostPrompts) {
+        SchedulerState state = draft.state();
+        boolean fillsBothTiers = hostPrompts.start()
+                && !state.waiting().isEmpty()
+                && !state.host().isEmpty()
+                && draft.load(0).gpuRows() > 0;
+        if (!fillsBothTiers
+                || rules.defaultTargets().perTokenNanos() == 0
+                || !deviations.has(Deviation.SAME_LAYER)
+                || !kinds.contains(Kind.HOST_TOKENS_IN_BOTH)) {
+            draft.keepGpuBlocksFree(0);
+        } else if (rules.gpuKvLimitIsDue()) {
+            draft.noteGpuKvLimit();
+            draft.keepGpuBlocksFree(GpuKvLimit.freeBlocks(draft, this));
+        }
+        if (draft.gpuBlocksKeptFree() > 0) {
+            draft.note(GpuKvLimit.note(draft, hostPrompts.note()));
+        }
     }
 
     /** Host tokens that are expected to join the batch of the GPU's decodes. */

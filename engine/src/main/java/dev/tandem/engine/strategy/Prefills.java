@@ -144,6 +144,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
     /** Whether a request waits for KV, or the next one will have to. */
     private static boolean kvIsShort(StepDraft draft, Room room) {
         return room.requestWaits()
+                || draft.gpuBlocksKeptFree() > 0
                 || room.blocks()
                         < NEARLY_FULL * draft.state().kv().pool(KvTier.GPU).size();
     }

@@ -156,7 +156,7 @@ public final class SpeedupEstimate {
         long pool = (long) kv.pool(KvTier.GPU).size() * kv.blockTokens(KvTier.GPU);
         long gpuTokens = Math.max(now, Math.min(pool, now * gpuRows / decodes));
         int context = (int) Math.max(1, gpuTokens / gpuRows);
-        int max = max(gpuOnly, context, gpuRows, room);
+        int max = max(gpuOnly, context, gpuRows, room, 0);
         return switch (kind) {
             case IN_FLIGHT -> inFlightEstimate(gpuRows, gpuTokens, max, context, prompts);
             case TWO_SUB_BATCHES -> bestOf(gpuRows, gpuTokens, max, context, Prompts.NONE, predictor::pipelined);
@@ -250,6 +250,21 @@ public final class SpeedupEstimate {
         double of(int rows, long tokens, int hostTokens, int hostContext, int promptRows, long pairs);
     }
 
+    /**
+     * Output tokens per second with a number of GPU decodes and the best number of host tokens, none included, all of
+     * one context. Host tokens are of sequences that are on the host, that wait, or that those on the GPU exceed.
+     *
+     * @param decodes a draft with the GPU's decodes of the current state
+     */
+    double rate(StepDraft decodes, int gpuRows, int context) {
+        long gpuTokens = (long) gpuRows * context;
+        int others = decodes.gpuSequences() - gpuRows;
+        int max = max(decodes, context, gpuRows, Math.max(0, -others), Math.max(0, others));
+        Seconds step = kind == Kind.SAME_LAYER ? predictor::sameLayer : predictor::pipelinedInBoth;
+        Estimate best = bestOf(gpuRows, gpuTokens, max, context, Prompts.NONE, step);
+        return gpuOnly(gpuRows, gpuTokens, Prompts.NONE) * (1 + best.gain());
+    }
+
     /** Where the GPU may wait for the CPU, tries numbers of host tokens in steps of an eighth. */
     private Estimate bestOf(int gpuRows, long gpuTokens, int max, int context, Prompts prompts, Seconds step) {
         double baseline = gpuOnly(gpuRows, gpuTokens, prompts);
@@ -293,10 +308,11 @@ public final class SpeedupEstimate {
      *
      * @param onGpu sequences that the GPU will have
      * @param room how many of these wait, first in the queue
+     * @param moved sequences that move from the GPU to the host
      */
-    private static int max(StepDraft gpuOnly, int context, int onGpu, int room) {
+    private static int max(StepDraft gpuOnly, int context, int onGpu, int room, int moved) {
         SchedulerState state = gpuOnly.state();
-        int onHost = state.host().size() + state.inFlight().size();
+        int onHost = state.host().size() + state.inFlight().size() + moved;
         int blocks =
                 state.kv().pool(KvTier.HOST).size() / Math.max(1, state.kv().maxHeld(KvTier.HOST, context));
         int freeSequences = gpuOnly.budget().maxSequences() - onGpu;

@@ -61,6 +61,8 @@ public final class TierRules {
     private double meanStepSeconds;
     private int untilMeasurement;
     private int sinceRotation;
+    private int gpuBlocksKeptFree;
+    private int sinceGpuKvLimit;
 
     /**
      * Creates rules.
@@ -93,6 +95,7 @@ public final class TierRules {
         this.maxSlowdown = maxSlowdown;
         this.refresh = refresh;
         this.sinceRotation = refresh;
+        this.sinceGpuKvLimit = refresh;
     }
 
     /** Rules without targets and rotation, as in the papers. */
@@ -130,6 +133,21 @@ public final class TierRules {
         return meanStepSeconds;
     }
 
+    /** Blocks of the GPU's pool that stay free by {@link GpuKvLimit}, as the last step had it. */
+    int gpuBlocksKeptFree() {
+        return gpuBlocksKeptFree;
+    }
+
+    /** Whether {@link GpuKvLimit} is to be found anew, and one sequence may leave a GPU that holds more. */
+    boolean gpuKvLimitIsDue() {
+        return sinceGpuKvLimit >= refresh;
+    }
+
+    /** Whether the sequence's target per token is no shorter than that of requests that bring none. */
+    boolean hasDefaultTarget(Sequence sequence) {
+        return target(sequence) >= defaultTargets.perTokenNanos();
+    }
+
     private long target(Sequence sequence) {
         return sequence.request().targets().or(defaultTargets).perTokenNanos();
     }
@@ -164,7 +182,7 @@ public final class TierRules {
         if (index < 0) {
             return;
         }
-        draft.replace(index, leaving, due, AttentionSite.GPU_FROM_GPU);
+        draft.replace(index, due, AttentionSite.GPU_FROM_GPU);
     }
 
     /**
@@ -178,6 +196,8 @@ public final class TierRules {
         }
         queue.completed(draft.state());
         sinceRotation = draft.notesRotation() ? 0 : sinceRotation + 1;
+        sinceGpuKvLimit = draft.findsGpuKvLimit() ? 0 : sinceGpuKvLimit + 1;
+        gpuBlocksKeptFree = draft.gpuBlocksKeptFree();
         if (untilMeasurement-- == 0) {
             untilMeasurement = refresh - 1;
             measure(draft.state());

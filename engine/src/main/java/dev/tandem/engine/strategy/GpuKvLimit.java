@@ -1,0 +1,66 @@
+package dev.tandem.engine.strategy;
+
+import dev.tandem.engine.kv.KvCapacity;
+import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
+import java.util.Locale;
+
+/**
+ * How much KV the GPU holds while requests wait and there is a target per token (ADR 141).
+ *
+ * <p>Two sub-batches take as long as the GPU does. A host token adds a row to the GPU's GEMMs; a GPU decode adds its
+ * attention besides, which on a small card takes several times as long. So within a target, two sub-batches may do more
+ * with fewer tokens of context on the GPU and more sequences on the host, while the CPU's attention hides.
+ */
+final class GpuKvLimit {
+    /** Min gain over a full GPU, as a fraction, for which a limit begins. It ends where there is no gain. */
+    private static final double MIN_GAIN = 0.05;
+
+    private GpuKvLimit() {}
+
+    /**
+     * The blocks of the GPU's pool that are to stay free; 0 where a full GPU does as much.
+     *
+     * @param decodes a draft with the GPU's decodes, at least one, of a state in which requests wait
+     */
+    static int freeBlocks(StepDraft decodes, Pipeline pipeline) {
+        TierRules rules = pipeline.rules();
+        long target = rules.defaultTargets().perTokenNanos();
+        SpeedupEstimate two = new SpeedupEstimate(
+                pipeline.predictor(), Kind.HOST_TOKENS_IN_BOTH, (long) (target / rules.correction()));
+        SpeedupEstimate one = new SpeedupEstimate(pipeline.predictor(), Kind.SAME_LAYER, target);
+        Sequence next = decodes.state().waiting().first();
+        int context = (int) Math.max(1, decodes.expectedHostContext(next) / (decodes.hostSequences() + 1));
+        KvCapacity kv = decodes.state().kv();
+        int pool = kv.pool(KvTier.GPU).size();
+        long poolTokens = (long) pool * kv.blockTokens(KvTier.GPU);
+        int full = (int) Math.max(1, poolTokens / context);
+        double rateOfFull = Math.max(two.rate(decodes, full, context), one.rate(decodes, full, context));
+        double bestRate = rateOfFull * (rules.gpuBlocksKeptFree() > 0 ? 1 : 1 + MIN_GAIN);
+        int best = full;
+        for (int sequences = full - 1; sequences >= 1; sequences -= Math.max(1, sequences / 8)) {
+            double rate = two.rate(decodes, sequences, context);
+            if (rate > bestRate) {
+                bestRate = rate;
+                best = sequences;
+            }
+        }
+        return best == full ? 0 : pool - (int) (pool * ((double) best * context / poolTokens));
+    }
+
+    /**
+     * What the decision log says of a draft that keeps GPU blocks free.
+     *
+     * @param other what it says besides; empty for nothing
+     */
+    static String note(StepDraft draft, String other) {
+        String limit = String.format(
+                Locale.ROOT,
+                "%,d of %,d GPU blocks stay free, because more sequences on the host do more within the target",
+                draft.gpuBlocksKeptFree(),
+                draft.state().kv().pool(KvTier.GPU).size());
+        return other.isEmpty() ? limit : limit + "; " + other;
+    }
+}
