@@ -419,7 +419,7 @@ final class CudaProfiler {
     /**
      * Milliseconds of all layers of a step whose last sub-batch waits for host tokens of the shortest context.
      *
-     * @param batches one or two sub-batches; the first of two has {@link #WAITING_ROWS}
+     * @param batches one or two sub-batches; the first of two has {@link #waitingRows}
      * @param rows of the last, without host tokens
      * @param count of host tokens
      */

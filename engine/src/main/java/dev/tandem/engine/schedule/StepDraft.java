@@ -7,6 +7,7 @@ import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.step.AttentionSite;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Predicate;
 
 /**
  * A step in the making: which sequences compute how many tokens, in which sub-batch, and who computes their attention.
@@ -48,6 +49,7 @@ public final class StepDraft {
     private boolean cohort;
     private boolean notesRotation;
     private int gpuBlocksKeptFree;
+    private Predicate<Sequence> leavesBlocksFree = sequence -> true;
     private boolean findsGpuKvLimit;
     private String note = "";
 
@@ -176,8 +178,17 @@ public final class StepDraft {
      * @param reserve further blocks that are to stay free
      */
     public boolean gpuHasRoomFor(Sequence sequence, int reserve) {
-        return blocks.missingIn(KvTier.GPU, sequence) + reserve + blocks.leftForStaging() <= freeGpu()
-                && blocks.leaves(sequence, stagingBlocks());
+        int missing = blocks.missingIn(KvTier.GPU, sequence);
+        int left = Math.max(blocks.leftForStaging(), keptFreeFrom(sequence, missing));
+        return missing + reserve + left <= freeGpu() && blocks.leaves(sequence, stagingBlocks());
+    }
+
+    /** Blocks that the sequence must leave free; 0 where the host cannot take it, or it would never fit. */
+    private int keptFreeFrom(Sequence sequence, int missing) {
+        boolean neverFits = missing + nextBlocks(1) + gpuBlocksKeptFree
+                > state.kv().pool(KvTier.GPU).size();
+        boolean exempt = gpuBlocksKeptFree == 0 || neverFits || !fitsHost(sequence) || !leavesBlocksFree.test(sequence);
+        return exempt ? 0 : gpuBlocksKeptFree;
     }
 
     /**
@@ -329,9 +340,19 @@ public final class StepDraft {
         evict(sequence, true);
     }
 
-    /** Has sequences that start on the GPU leave some of its pool's blocks free. */
-    public void keepGpuBlocksFree(int blocks) {
+    /**
+     * Has sequences that start on the GPU, or move there, leave some of its pool's blocks free.
+     *
+     * @param these which sequences do, of those that fit the host; others have none but the GPU
+     */
+    public void keepGpuBlocksFree(int blocks, Predicate<Sequence> these) {
         gpuBlocksKeptFree = blocks;
+        leavesBlocksFree = these;
+    }
+
+    /** Has sequences use all blocks of the GPU's pool. */
+    public void useAllGpuBlocks() {
+        gpuBlocksKeptFree = 0;
     }
 
     /** Blocks of the GPU's pool that sequences which start there leave free. */

@@ -1,8 +1,8 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.kv.KvCapacity;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
 import java.util.Locale;
@@ -33,10 +33,12 @@ final class GpuKvLimit {
         SpeedupEstimate one = new SpeedupEstimate(pipeline.predictor(), Kind.SAME_LAYER, target);
         Sequence next = decodes.state().waiting().first();
         int context = (int) Math.max(1, decodes.expectedHostContext(next) / (decodes.hostSequences() + 1));
-        KvCapacity kv = decodes.state().kv();
-        int pool = kv.pool(KvTier.GPU).size();
-        long poolTokens = (long) pool * kv.blockTokens(KvTier.GPU);
-        int full = (int) Math.max(1, poolTokens / context);
+        SchedulerState state = decodes.state();
+        int pool = state.kv().pool(KvTier.GPU).size();
+        int blocks = Math.max(1, state.kv().maxHeld(KvTier.GPU, context));
+        int sequencesOfAll =
+                decodes.gpuSequences() + state.host().size() + state.waiting().size();
+        int full = Math.max(1, Math.min(pool / blocks, Math.min(decodes.budget().maxSequences(), sequencesOfAll)));
         double rateOfFull = Math.max(two.rate(decodes, full, context), one.rate(decodes, full, context));
         double bestRate = rateOfFull * (rules.gpuBlocksKeptFree() > 0 ? 1 : 1 + MIN_GAIN);
         int best = full;
@@ -47,7 +49,7 @@ final class GpuKvLimit {
                 best = sequences;
             }
         }
-        return best == full ? 0 : pool - (int) (pool * ((double) best * context / poolTokens));
+        return best == full ? 0 : pool - best * blocks;
     }
 
     /**

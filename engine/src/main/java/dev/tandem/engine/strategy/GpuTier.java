@@ -81,29 +81,35 @@ final class GpuTier {
     }
 
     /**
-     * Swaps the GPU decode of most context out where the GPU holds more KV than it should even without it. It is the
-     * one whose attention the GPU is relieved of most.
+     * Moves the GPU decode of most context to the host where the GPU holds too much KV even without it. That relieves
+     * the GPU of most attention.
      *
-     * @param mayLeave which sequences may
+     * @param mayLeave whether a row's sequence may
      */
-    static void swapOutLongest(StepDraft draft, Predicate<Sequence> mayLeave) {
+    static void swapOutLongest(StepDraft draft, Predicate<Row> mayLeave) {
         int longest = -1;
+        int most = 0;
         List<Row> rows = draft.rows(0);
         for (int i = 0; i < rows.size(); i++) {
-            Sequence sequence = rows.get(i).sequence();
-            boolean candidate = rows.get(i).site() == AttentionSite.GPU_FROM_GPU
-                    && sequence.table().tier() == KvTier.GPU
-                    && mayLeave.test(sequence)
-                    && draft.fitsHost(sequence)
-                    && draft.hostHasRoomFor(sequence);
-            if (candidate
-                    && (longest < 0
-                            || sequence.length() > rows.get(longest).sequence().length())) {
+            Row row = rows.get(i);
+            int context = draft.state().context(row.sequence());
+            boolean decodes = row.site() == AttentionSite.GPU_FROM_GPU
+                    && row.sequence().table().tier() == KvTier.GPU;
+            if (decodes && context > most && draft.fitsHost(row.sequence())) {
                 longest = i;
+                most = context;
             }
         }
-        if (longest >= 0
-                && draft.freeGpu() + draft.freedBy(rows.get(longest).sequence()) <= draft.gpuBlocksKeptFree()) {
+        if (longest < 0) {
+            return;
+        }
+        Sequence sequence = rows.get(longest).sequence();
+        int freed = draft.freedBy(sequence);
+        if (freed > 0
+                && draft.freeGpu() + freed <= draft.gpuBlocksKeptFree()
+                && draft.hostHasRoomFor(sequence)
+                && draft.roomToGrow(KvTier.HOST, sequence)
+                && mayLeave.test(rows.get(longest))) {
             draft.moveOut(longest);
         }
     }
@@ -137,14 +143,10 @@ final class GpuTier {
 
     /**
      * Whether the GPU has room for a sequence: for its tokens, for one more block per GPU sequence, and for the max
-     * number of tokens that all are forecast to hold. A sequence alone on the GPU needs no reserve. The blocks that
-     * {@link GpuKvLimit} keeps free are for a sequence that is too long for the others.
+     * number of tokens that all are forecast to hold. A sequence alone on the GPU needs no reserve.
      */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
-        int reserve = draft.nextBlocks(draft.gpuSequences());
-        int kept = draft.gpuBlocksKeptFree();
-        boolean tooLong = draft.missingOnGpu(sequence) + reserve + kept
-                > draft.state().kv().pool(KvTier.GPU).size();
-        return draft.gpuHasRoomFor(sequence, reserve + (tooLong ? 0 : kept)) && draft.roomToGrow(KvTier.GPU, sequence);
+        return draft.gpuHasRoomFor(sequence, draft.nextBlocks(draft.gpuSequences()))
+                && draft.roomToGrow(KvTier.GPU, sequence);
     }
 }

@@ -184,7 +184,7 @@ enum HostPrompts {
 
     /** Whether the GPU has free blocks for all waiting prompts. */
     private static boolean allFitGpu(StepDraft draft) {
-        int blocks = draft.freeGpu();
+        int blocks = draft.freeGpu() - draft.gpuBlocksKeptFree();
         for (Sequence sequence : draft.state().waiting().view()) {
             blocks -= draft.missingOnGpu(sequence);
             if (blocks < 0) {

@@ -200,18 +200,16 @@ public record Pipeline(
             int begun = state.waiting().isEmpty() ? 0 : state.waiting().first().length();
             draft.leaveForStaging(maxBatchTokens + begun);
         }
-        draft.keepGpuBlocksFree(rules.gpuBlocksKeptFree());
+        draft.keepGpuBlocksFree(rules.gpuBlocksKeptFree(), rules::toleratesDefaultTarget);
         if (!kept.evicted()) {
             rules.rotate(draft, pace);
             if (draft.gpuBlocksKeptFree() == 0) {
                 GpuTier.swapIn(draft);
-            } else if (rules.gpuKvLimitIsDue()) {
-                GpuTier.swapOutLongest(draft, rules::hasDefaultTarget);
             }
         }
         HostPrompts hostPrompts = HostPrompts.of(draft, predictor, rules, kinds, piggybacking);
         draft.note(hostPrompts.note());
-        limitGpuKv(draft, hostPrompts);
+        limitGpuKv(draft, hostPrompts, pace);
         // a target makes the first steps of a run short; without one gpu-only's first step fills the pool (ADR 134)
         boolean shortFirstSteps = rules.defaultTargets().perTokenNanos() > 0 && !state.outputsKnown();
         boolean piggybacks = hostPrompts.piggybacked()
@@ -247,25 +245,42 @@ public record Pipeline(
         return draft;
     }
 
-    /** Has the draft keep the GPU blocks free that {@link GpuKvLimit} says; it is found in some steps only. */
-    private void limitGpuKv(StepDraft draft, HostPrompts hostPrompts) {
+    /**
+     * Has the draft keep the GPU blocks free that {@link GpuKvLimit} says. It is found in some steps only, in which one
+     * sequence may leave a GPU that holds more. In others it is as before, but prompts that do not start on the host
+     * may use the whole GPU.
+     */
+    private void limitGpuKv(StepDraft draft, HostPrompts hostPrompts, HostPace pace) {
         SchedulerState state = draft.state();
         boolean fillsBothTiers = hostPrompts.start()
                 && !state.waiting().isEmpty()
                 && !state.host().isEmpty()
-                && draft.load(0).gpuRows() > 0;
-        if (!fillsBothTiers
-                || rules.defaultTargets().perTokenNanos() == 0
-                || !deviations.has(Deviation.SAME_LAYER)
-                || !kinds.contains(Kind.HOST_TOKENS_IN_BOTH)) {
-            draft.keepGpuBlocksFree(0);
-        } else if (rules.gpuKvLimitIsDue()) {
+                && draft.load(0).gpuRows() > 0
+                && rules.defaultTargets().perTokenNanos() > 0
+                && deviations.has(Deviation.SAME_LAYER)
+                && kinds.contains(Kind.HOST_TOKENS_IN_BOTH)
+                && predictor.hidesOneBesideDecodes(draft.load(0));
+        if (rules.gpuKvLimitIsDue()) {
             draft.noteGpuKvLimit();
-            draft.keepGpuBlocksFree(GpuKvLimit.freeBlocks(draft, this));
+            int blocks = fillsBothTiers ? GpuKvLimit.freeBlocks(draft, this) : 0;
+            draft.keepGpuBlocksFree(blocks, rules::toleratesDefaultTarget);
+            if (blocks > 0 && draft.ins().isEmpty()) {
+                GpuTier.swapOutLongest(draft, row -> mayMoveOut(draft, row, pace));
+            }
+        } else if (!fillsBothTiers) {
+            draft.useAllGpuBlocks();
         }
         if (draft.gpuBlocksKeptFree() > 0) {
             draft.note(GpuKvLimit.note(draft, hostPrompts.note()));
         }
+    }
+
+    /** Whether the host would be fast enough for the row's sequence, and for its others, without it on the GPU. */
+    private boolean mayMoveOut(StepDraft draft, Row row, HostPace pace) {
+        draft.load(0).add(row, -1);
+        boolean may = rules.toleratesDefaultTarget(row.sequence()) && rules.mayLiveOnHost(draft, row.sequence(), pace);
+        draft.load(0).add(row, 1);
+        return may;
     }
 
     /** Host tokens that are expected to join the batch of the GPU's decodes. */

@@ -72,7 +72,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
         if (decodes < MIN_DECODES || decodes >= piggybacking.maxRows()) {
             return maxBatchTokens;
         }
-        Room room = room(draft);
+        Room room = room(draft, draft.gpuBlocksKeptFree());
         if (!kvIsShort(draft, room)) {
             return maxBatchTokens;
         }
@@ -126,7 +126,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
         if (!piggybacking.pays(decodes)) {
             return max;
         }
-        Room room = room(draft);
+        Room room = room(draft, draft.gpuBlocksKeptFree());
         if (!kvIsShort(draft, room)) {
             return max;
         }
@@ -144,7 +144,6 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
     /** Whether a request waits for KV, or the next one will have to. */
     private static boolean kvIsShort(StepDraft draft, Room room) {
         return room.requestWaits()
-                || draft.gpuBlocksKeptFree() > 0
                 || room.blocks()
                         < NEARLY_FULL * draft.state().kv().pool(KvTier.GPU).size();
     }
@@ -165,8 +164,9 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
         }
     }
 
-    private static Room room(StepDraft draft) {
-        int blocks = draft.freeGpu() - draft.nextBlocks(draft.gpuSequences());
+    /** @param keptFree blocks that these leave free */
+    private static Room room(StepDraft draft, int keptFree) {
+        int blocks = draft.freeGpu() - keptFree - draft.nextBlocks(draft.gpuSequences());
         int freeSequences = draft.budget().maxSequences() - draft.gpuSequences();
         int prompts = 0;
         long tokens = 0;
@@ -183,9 +183,9 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
         return new Room(prompts, tokens, length, blocks, false);
     }
 
-    /** Waiting prompts for which the GPU has free blocks beside a draft that starts none. */
+    /** Waiting prompts for which the GPU has free blocks beside a draft that starts none, those kept free included. */
     static int promptsWithRoom(StepDraft draft) {
-        return room(draft).prompts();
+        return room(draft, 0).prompts();
     }
 
     /**
@@ -195,7 +195,9 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, Piggybac
     static boolean promptsOutnumberDecodes(StepDraft draft) {
         SchedulerState state = draft.state();
         boolean hostEmpty = state.host().isEmpty() && state.inFlight().isEmpty();
-        return hostEmpty && room(draft).prompts() > draft.load(0).gpuRows();
+        return hostEmpty
+                && room(draft, draft.gpuBlocksKeptFree()).prompts()
+                        > draft.load(0).gpuRows();
     }
 
     /**

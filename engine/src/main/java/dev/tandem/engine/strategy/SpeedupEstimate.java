@@ -252,7 +252,8 @@ public final class SpeedupEstimate {
 
     /**
      * Output tokens per second with a number of GPU decodes and the best number of host tokens, none included, all of
-     * one context. Host tokens are of sequences that are on the host, that wait, or that those on the GPU exceed.
+     * one context, in two sub-batches or in one batch by the kind. Host tokens are of sequences that are on the host,
+     * that wait, or that the GPU holds beyond that number.
      *
      * @param decodes a draft with the GPU's decodes of the current state
      */
@@ -260,7 +261,12 @@ public final class SpeedupEstimate {
         long gpuTokens = (long) gpuRows * context;
         int others = decodes.gpuSequences() - gpuRows;
         int max = max(decodes, context, gpuRows, Math.max(0, -others), Math.max(0, others));
-        Seconds step = kind == Kind.SAME_LAYER ? predictor::sameLayer : predictor::pipelinedInBoth;
+        Seconds step = switch (kind) {
+            case SAME_LAYER -> predictor::sameLayer;
+            case HOST_TOKENS_IN_BOTH -> predictor::pipelinedInBoth;
+            case IN_FLIGHT, TWO_SUB_BATCHES, TWO_SUB_BATCHES_WITH_PROMPTS ->
+                throw new IllegalStateException("no rate of " + kind);
+        };
         Estimate best = bestOf(gpuRows, gpuTokens, max, context, Prompts.NONE, step);
         return gpuOnly(gpuRows, gpuTokens, Prompts.NONE) * (1 + best.gain());
     }

@@ -133,18 +133,18 @@ public final class TierRules {
         return meanStepSeconds;
     }
 
-    /** Blocks of the GPU's pool that stay free by {@link GpuKvLimit}, as the last step had it. */
+    /** Blocks of the GPU's pool that stay free by {@link GpuKvLimit}, as it was last found. */
     int gpuBlocksKeptFree() {
         return gpuBlocksKeptFree;
     }
 
-    /** Whether {@link GpuKvLimit} is to be found anew, and one sequence may leave a GPU that holds more. */
+    /** Whether {@link GpuKvLimit} is to be found anew. */
     boolean gpuKvLimitIsDue() {
         return sinceGpuKvLimit >= refresh;
     }
 
     /** Whether the sequence's target per token is no shorter than that of requests that bring none. */
-    boolean hasDefaultTarget(Sequence sequence) {
+    boolean toleratesDefaultTarget(Sequence sequence) {
         return target(sequence) >= defaultTargets.perTokenNanos();
     }
 
@@ -196,8 +196,12 @@ public final class TierRules {
         }
         queue.completed(draft.state());
         sinceRotation = draft.notesRotation() ? 0 : sinceRotation + 1;
-        sinceGpuKvLimit = draft.findsGpuKvLimit() ? 0 : sinceGpuKvLimit + 1;
-        gpuBlocksKeptFree = draft.gpuBlocksKeptFree();
+        if (draft.findsGpuKvLimit()) {
+            sinceGpuKvLimit = 0;
+            gpuBlocksKeptFree = draft.gpuBlocksKeptFree();
+        } else {
+            sinceGpuKvLimit = Math.min(refresh, sinceGpuKvLimit + 1);
+        }
         if (untilMeasurement-- == 0) {
             untilMeasurement = refresh - 1;
             measure(draft.state());
