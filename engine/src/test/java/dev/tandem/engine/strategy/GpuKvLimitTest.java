@@ -1,0 +1,185 @@
+package dev.tandem.engine.strategy;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.ContentExecutor;
+import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.executor.Readiness;
+import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Scene;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.schedule.StepDraft.Row;
+import dev.tandem.engine.step.AttentionSite;
+import dev.tandem.engine.strategy.select.Strategy;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+/**
+ * 70 s per token, of which two sub-batches may take 66.5, in 2 layers. In each a linear stage takes 10, and the GPU's
+ * attention of a sequence, by its expected context of 98 tokens, 0.98. So two sub-batches keep the target with up to 13
+ * sequences on the GPU, whose pool has room for 20. A CPU 20 times as fast as the profile's attends for 65 in that
+ * time; beside a full GPU, one batch has time for fewer than 50.
+ */
+class GpuKvLimitTest {
+    private static final Budget BUDGET = new Budget(400, 300, 400);
+    private static final long TARGET = 70_000_000_000L;
+    private static final int POOL = 520;
+    /** Blocks of a sequence of 98 tokens. */
+    private static final int BLOCKS = 25;
+    /** Steps between two searches. */
+    private static final int REFRESH = 32;
+
+    private final Scene scene = new Scene(POOL, 4000, BUDGET).limit(100);
+
+    private static Pipeline pipeline(CostModel cost, Deviations deviations) {
+        TierRules rules = new TierRules(new LatencyTargets(0, TARGET), 0, 0);
+        return new Pipeline(BUDGET, new StepPredictor(cost, true, 0), rules, deviations, true);
+    }
+
+    private static Pipeline pipeline(double cpu) {
+        return pipeline(TestProfile.withCpu(cpu), Deviations.of(Fidelity.TANDEM));
+    }
+
+    /** 21 sequences on the GPU, which has no room for another, 5 on the host, and more that wait. */
+    private void fill() {
+        scene.gpu(98);
+        for (int i = 0; i < 20; i++) {
+            scene.gpu(94);
+        }
+        for (int i = 0; i < 5; i++) {
+            scene.host(60);
+        }
+        for (int i = 0; i < 100; i++) {
+            scene.waiting(40);
+        }
+    }
+
+    private static Row row(StepDraft draft, Sequence sequence) {
+        return draft.rows(0).stream()
+                .filter(row -> row.sequence() == sequence)
+                .findFirst()
+                .orElseThrow();
+    }
+
+    @Test
+    void theHostHasMoreWhereTheGpuHasLess() {
+        fill();
+        StepDraft draft = pipeline(20).draft(scene.state);
+        assertThat(draft.gpuBlocksKeptFree()).as("12 of 20 sequences").isEqualTo(POOL - 12 * BLOCKS);
+        assertThat(draft.note()).startsWith("220 of 520 GPU blocks stay free");
+    }
+
+    @Test
+    void theGpuIsFullWhereTheCpuIsSlow() {
+        fill();
+        StepDraft draft = pipeline(1).draft(scene.state);
+        assertThat(draft.findsGpuKvLimit()).isTrue();
+        assertThat(draft.gpuBlocksKeptFree()).isZero();
+    }
+
+    @Test
+    void thePapersHaveNone() {
+        fill();
+        StepDraft draft = pipeline(TestProfile.withCpu(20), Deviations.of(Fidelity.PRINTED))
+                .draft(scene.state);
+        assertThat(draft.gpuBlocksKeptFree()).isZero();
+    }
+
+    @Test
+    void theLongestLeavesInStepsThatFindTheLimit() {
+        fill();
+        Pipeline pipeline = pipeline(20);
+        StepDraft first = pipeline.draft(scene.state);
+        assertThat(first.outs()).extracting(Sequence::key).containsExactly(0L);
+        pipeline.completed(first, 0);
+        for (int step = 0; step < REFRESH; step++) {
+            StepDraft later = pipeline.draft(scene.state);
+            assertThat(later.outs()).as("step %d", step).isEmpty();
+            assertThat(later.gpuBlocksKeptFree()).isEqualTo(first.gpuBlocksKeptFree());
+            pipeline.completed(later, 0);
+        }
+        assertThat(pipeline.draft(scene.state).outs()).hasSize(1);
+    }
+
+    @Test
+    void noneLeavesForAHostThatWouldBeTooSlow() {
+        fill();
+        for (int i = 0; i < 70; i++) {
+            scene.host(90);
+        }
+        StepDraft draft = pipeline(20).draft(scene.state);
+        assertThat(draft.gpuBlocksKeptFree()).isPositive();
+        assertThat(draft.outs()).isEmpty();
+    }
+
+    @Test
+    void promptsStartOnTheHostThoughTheGpuHasRoom() {
+        for (int i = 0; i < 16; i++) {
+            scene.gpu(90);
+        }
+        scene.host(60);
+        Sequence shortTarget = scene.waiting(40, new LatencyTargets(0, TARGET / 2));
+        Sequence other = scene.waiting(40);
+        for (int i = 0; i < 100; i++) {
+            scene.waiting(40);
+        }
+        StepDraft draft = pipeline(20).draft(scene.state);
+        assertThat(row(draft, shortTarget).site())
+                .as("the host would be too slow for it")
+                .isEqualTo(AttentionSite.GPU_FROM_GPU);
+        assertThat(row(draft, other).site()).isEqualTo(AttentionSite.GPU_PREFILL_OFFLOAD);
+    }
+
+    @Test
+    void theLimitEndsWithTheQueue() {
+        for (int i = 0; i < 16; i++) {
+            scene.gpu(90);
+        }
+        scene.host(60);
+        for (int i = 0; i < 100; i++) {
+            scene.waiting(40);
+        }
+        Pipeline pipeline = pipeline(20);
+        StepDraft first = pipeline.draft(scene.state);
+        assertThat(first.gpuBlocksKeptFree()).isPositive();
+        pipeline.completed(first, 0);
+        List.copyOf(scene.state.waiting().view()).forEach(scene.committer::remove);
+        for (int step = 0; step < REFRESH; step++) {
+            StepDraft later = pipeline.draft(scene.state);
+            assertThat(later.gpuBlocksKeptFree()).as("prompts may use them").isZero();
+            assertThat(later.ins())
+                    .as("nothing is copied for a queue that is empty for a while")
+                    .isEmpty();
+            pipeline.completed(later, 0);
+        }
+        pipeline.completed(pipeline.draft(scene.state), 0);
+        assertThat(pipeline.draft(scene.state).ins()).hasSize(1);
+    }
+
+    /** All requests get their tokens, while sequences leave the GPU though it has room. */
+    @Test
+    void noRequestIsLost() {
+        ContentExecutor executor = new ContentExecutor(2, POOL, 4000, 400, 600, Readiness.allEarly());
+        var options = Strategy.Options.builder(BUDGET)
+                .rules(new TierRules(new LatencyTargets(0, TARGET), 0, 0))
+                .build();
+        PolicyScheduler scheduler = PolicyScheduler.of(Strategy.ASYMMETRIC.policy(options, TestProfile.withCpu(20)));
+        try (EngineHarness engine = new EngineHarness(executor, scheduler, BUDGET)) {
+            for (int i = 0; i < 150; i++) {
+                engine.submit("r" + i, new int[40], EngineHarness.greedy(60));
+            }
+            engine.run();
+            assertThat(executor.plans)
+                    .as("plans that only move sequences out")
+                    .anyMatch(plan -> !plan.swaps().isEmpty()
+                            && plan.swaps().stream().allMatch(swap -> swap.to() == KvTier.HOST));
+            engine.answers.forEach(
+                    (id, answer) -> assertThat(answer.tokens).as(id).hasSize(60));
+        }
+    }
+}
