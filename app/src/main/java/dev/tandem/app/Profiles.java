@@ -20,7 +20,7 @@ import java.util.concurrent.ExecutionException;
 /** A cache of measured profiles, by machine, model and options. */
 final class Profiles {
     /** Raised when profiles are measured in another way, so that kept ones are measured again. */
-    private static final int METHOD = 3;
+    private static final int METHOD = 4;
 
     private final Path folder;
     private final StartLog log;
