@@ -68,7 +68,8 @@ final class CudaProfiler {
     private static final int WAITING_TOKENS = 48;
     /**
      * Rounds of steps by turns, whose differences are the overheads of host tokens. Beside the load of
-     * {@code --gpu-bandwidth-limit} steps vary by 1 to 3 %, so the median of nine has some 0.4 us per token (ADR 140).
+     * {@code --gpu-bandwidth-limit} steps vary by 1 to 3 %; by medians of nine rounds two profiles of one GPU differ by
+     * 0.2 us per token (ADR 140). No other number was tried.
      */
     private static final int WAITING_ROUNDS = 9;
     /** Measurements besides curves: the overheads of host tokens, and the load by the host. */

@@ -183,12 +183,14 @@ public final class StepDraft {
         return missing + reserve + left <= freeGpu() && blocks.leaves(sequence, stagingBlocks());
     }
 
-    /** Blocks that the sequence must leave free; 0 where the host cannot take it, or it would never fit. */
+    /** Blocks that the sequence must leave free; 0 where the host cannot take it, or it never fits beside them. */
     private int keptFreeFrom(Sequence sequence, int missing) {
-        boolean neverFits = missing + nextBlocks(1) + gpuBlocksKeptFree
-                > state.kv().pool(KvTier.GPU).size();
-        boolean exempt = gpuBlocksKeptFree == 0 || neverFits || !fitsHost(sequence) || !leavesBlocksFree.test(sequence);
-        return exempt ? 0 : gpuBlocksKeptFree;
+        if (gpuBlocksKeptFree == 0 || !fitsHost(sequence) || !leavesBlocksFree.test(sequence)) {
+            return 0;
+        }
+        boolean fitsAlone = missing + nextBlocks(1) + gpuBlocksKeptFree
+                <= state.kv().pool(KvTier.GPU).size();
+        return fitsAlone ? gpuBlocksKeptFree : 0;
     }
 
     /**
@@ -350,12 +352,7 @@ public final class StepDraft {
         leavesBlocksFree = these;
     }
 
-    /** Has sequences use all blocks of the GPU's pool. */
-    public void useAllGpuBlocks() {
-        gpuBlocksKeptFree = 0;
-    }
-
-    /** Blocks of the GPU's pool that sequences which start there leave free. */
+    /** Blocks of the GPU's pool that sequences which start there, or move there, leave free. */
     public int gpuBlocksKeptFree() {
         return gpuBlocksKeptFree;
     }

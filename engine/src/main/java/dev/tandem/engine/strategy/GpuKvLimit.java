@@ -30,14 +30,14 @@ final class GpuKvLimit {
      * @param decodes a draft with the GPU's decodes, at least one, of a state in which requests wait
      */
     static int freeBlocks(StepDraft decodes, Pipeline pipeline) {
+        SchedulerState state = decodes.state();
         TierRules rules = pipeline.rules();
         long target = rules.defaultTargets().perTokenNanos();
         SpeedupEstimate two = new SpeedupEstimate(
                 pipeline.predictor(), Kind.HOST_TOKENS_IN_BOTH, (long) (target / rules.correction()));
         SpeedupEstimate one = new SpeedupEstimate(pipeline.predictor(), Kind.SAME_LAYER, target);
-        Sequence next = decodes.state().waiting().first();
+        Sequence next = state.waiting().first();
         int context = (int) Math.max(1, decodes.expectedHostContext(next) / (decodes.hostSequences() + 1));
-        SchedulerState state = decodes.state();
         int pool = state.kv().pool(KvTier.GPU).size();
         int blocks = Math.max(1, state.kv().maxHeld(KvTier.GPU, context));
         int sequencesOfAll =

@@ -268,7 +268,7 @@ public record Pipeline(
                 GpuTier.swapOutLongest(draft, row -> mayMoveOut(draft, row, pace));
             }
         } else if (!fillsBothTiers) {
-            draft.useAllGpuBlocks();
+            draft.keepGpuBlocksFree(0, rules::toleratesDefaultTarget);
         }
         if (draft.gpuBlocksKeptFree() > 0) {
             draft.note(GpuKvLimit.note(draft, hostPrompts.note()));

@@ -20,8 +20,8 @@ import org.jspecify.annotations.Nullable;
  */
 public final class TierRules {
     /**
-     * Steps between two measurements of the host's time per token, and between two rotations. Both scan a tier, so they
-     * are not done in every step.
+     * Steps between two measurements of the host's time per token, between two rotations, and between two searches of
+     * {@link GpuKvLimit}. All scan a tier, so they are not done in every step.
      */
     private static final int REFRESH = 32;
     /** Min tokens of a sequence on a tier before its time per token counts. */
