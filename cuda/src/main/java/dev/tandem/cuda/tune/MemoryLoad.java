@@ -35,8 +35,8 @@ public final class MemoryLoad implements AutoCloseable {
     private static final long BUFFER_BYTES = 1L << 30;
     /** 16-byte words that a thread block reads per turn. */
     private static final int WORDS = 4096;
-    /** Turns per kernel: without pauses it takes about 2 ms on an H100. */
-    private static final int TURNS = 160;
+    /** Time of a kernel: short, because the driver may wait for it. */
+    private static final int NANOS = 2_000_000;
     /** Turns of a kernel that measures: 8 multiprocessors read for some milliseconds. */
     private static final int MEASURED_TURNS = 512;
     /** Kernels that are enqueued at a time. */
@@ -112,7 +112,7 @@ public final class MemoryLoad implements AutoCloseable {
             ArrayDeque<Event> running = new ArrayDeque<>();
             while (!closing || !running.isEmpty()) {
                 if (!closing && running.size() < AHEAD) {
-                    launch(load, stream, rest, TURNS, pauseNanos);
+                    launch(load, stream, rest, Integer.MAX_VALUE, NANOS, pauseNanos);
                     Event event = rest.event();
                     stream.record(event);
                     running.add(event);
@@ -128,10 +128,10 @@ public final class MemoryLoad implements AutoCloseable {
         }
     }
 
-    private void launch(Kernel kernel, Stream on, Device by, int turns, int pause) {
+    private void launch(Kernel kernel, Stream on, Device by, int turns, int nanos, int pause) {
         int blocks = BLOCKS_PER_MULTIPROCESSOR * by.multiprocessors();
         long words = BUFFER_BYTES / 16 / ((long) blocks * WORDS) * blocks * WORDS;
-        kernel.launch(on, blocks, 1, data.address(), words, WORDS, turns, pause, data.address());
+        kernel.launch(on, blocks, 1, data.address(), words, WORDS, turns, nanos, pause, data.address());
     }
 
     /** Finds the pause by bisection, and returns the bytes per microsecond that it leaves. */
@@ -176,7 +176,7 @@ public final class MemoryLoad implements AutoCloseable {
                 Event end = device.event()) {
             for (int i = -UNTIMED; i < MEASUREMENTS; i++) {
                 timed.record(begin);
-                launch(kernel, timed, device, MEASURED_TURNS, 0);
+                launch(kernel, timed, device, MEASURED_TURNS, Integer.MAX_VALUE, 0);
                 timed.record(end);
                 timed.synchronise();
                 if (i >= 0) {

@@ -4,15 +4,19 @@
 // `data`, and turns go round in it.
 // `words` is a multiple of the LOADS of a thread times the threads of a block.
 //   data   [size] 16-byte words, a multiple of the words that all blocks read per turn
+//   turns  of a block at most
+//   time   nanoseconds after which no block begins a turn, so that all end together, however fast each is served
 //   pause  nanoseconds between two turns of a block
 //   sink   never written: it keeps the compiler from dropping the reads
 #define LOADS 8
 
-extern "C" __global__ void read_memory(const uint4* data, u64 size, int words, int turns, int pause, word* sink) {
+extern "C" __global__ void read_memory(const uint4* data, u64 size, int words, int turns, int time, int pause,
+                                       word* sink) {
+    const u64 begin = nanos();
     const u64 stretch = (u64)gridDim.x * words;
     u64 at = (u64)blockIdx.x * words;
     word sum = 0;
-    for (int turn = 0; turn < turns; turn++) {
+    for (int turn = 0; turn < turns && nanos() - begin < (u64)time; turn++) {
         const uint4* from = data + at;
         // all loads of a thread are under way before the first result is used
         for (int i = threadIdx.x; i < words; i += LOADS * blockDim.x) {
