@@ -6,6 +6,8 @@ import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.Usage;
 import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
 
 /**
  * Counts tokens and records latencies from the moment it is opened. Latencies are in milliseconds.
@@ -26,6 +28,8 @@ public final class Recorder implements EngineListener {
      * @param firstToken time to first token of each request, in ms
      * @param interToken time between two tokens, in ms
      * @param perToken mean time per output token after the first, of each finished request, in ms
+     * @param perTokenHere mean time per output token since the opening, of each request that had 64 tokens or more
+     *     since then, finished or not, in ms
      * @param endToEnd time from arrival to end, of each finished request, in ms
      */
     public record Counts(
@@ -39,7 +43,11 @@ public final class Recorder implements EngineListener {
             double[] firstToken,
             double[] interToken,
             double[] perToken,
+            double[] perTokenHere,
             double[] endToEnd) {}
+
+    /** Min tokens of a request since the opening before their mean time counts: some seconds of decoding. */
+    private static final int MIN_TOKENS_HERE = 64;
 
     private int finished;
     private long steps;
@@ -53,6 +61,18 @@ public final class Recorder implements EngineListener {
     private final Samples interToken = new Samples();
     private final Samples perToken = new Samples();
     private final Samples endToEnd = new Samples();
+    /** By the ids of requests. */
+    private final Map<String, Tokens> here = new HashMap<>();
+
+    /** Tokens after the first of a request, since the opening. */
+    private static final class Tokens {
+        private int count;
+        private long nanos;
+
+        double meanMillis() {
+            return nanos / 1e6 / count;
+        }
+    }
 
     private static final class Samples {
         private double[] values = new double[1024];
@@ -84,6 +104,7 @@ public final class Recorder implements EngineListener {
         interToken.count = 0;
         perToken.count = 0;
         endToEnd.count = 0;
+        here.clear();
     }
 
     /** Steps since {@link #open}. */
@@ -104,6 +125,10 @@ public final class Recorder implements EngineListener {
                 firstToken.toArray(),
                 interToken.toArray(),
                 perToken.toArray(),
+                here.values().stream()
+                        .filter(tokens -> tokens.count >= MIN_TOKENS_HERE)
+                        .mapToDouble(Tokens::meanMillis)
+                        .toArray(),
                 endToEnd.toArray());
     }
 
@@ -126,6 +151,9 @@ public final class Recorder implements EngineListener {
     public synchronized void nextToken(Request request, long sincePrevious) {
         outputTokens++;
         interToken.add(sincePrevious / 1e6);
+        Tokens tokens = here.computeIfAbsent(request.id(), ignored -> new Tokens());
+        tokens.count++;
+        tokens.nanos += sincePrevious;
     }
 
     @Override

@@ -8,6 +8,7 @@ import dev.tandem.engine.step.AttentionSite;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Predicate;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A step in the making: which sequences compute how many tokens, in which sub-batch, and who computes their attention.
@@ -50,7 +51,7 @@ public final class StepDraft {
     private boolean notesRotation;
     private int gpuBlocksKeptFree;
     private Predicate<Sequence> leavesBlocksFree = sequence -> true;
-    private boolean findsGpuKvLimit;
+    private @Nullable GpuKvLimit foundGpuKvLimit;
     private String note = "";
 
     /** Creates an empty draft. */
@@ -352,19 +353,24 @@ public final class StepDraft {
         leavesBlocksFree = these;
     }
 
+    /** Whether the sequence leaves GPU blocks free where {@link #keepGpuBlocksFree} asks for it. */
+    public boolean leavesBlocksFree(Sequence sequence) {
+        return leavesBlocksFree.test(sequence);
+    }
+
     /** Blocks of the GPU's pool that sequences which start there, or move there, leave free. */
     public int gpuBlocksKeptFree() {
         return gpuBlocksKeptFree;
     }
 
-    /** Marks this draft as one that found anew how many GPU blocks stay free. */
-    public void noteGpuKvLimit() {
-        findsGpuKvLimit = true;
+    /** Marks this draft as one that searched how much KV the GPU is to hold. */
+    public void noteGpuKvLimit(GpuKvLimit found) {
+        foundGpuKvLimit = found;
     }
 
-    /** True when this draft found anew how many GPU blocks stay free. */
-    public boolean findsGpuKvLimit() {
-        return findsGpuKvLimit;
+    /** What this draft found of how much KV the GPU is to hold; null if it did not search. */
+    public @Nullable GpuKvLimit foundGpuKvLimit() {
+        return foundGpuKvLimit;
     }
 
     /** Sets what the decision log says of this draft besides the reason that it was chosen. */

@@ -3,10 +3,12 @@ package dev.tandem.engine.strategy;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.schedule.StepDraft.Row;
 import dev.tandem.engine.step.AttentionSite;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.Iterator;
 import java.util.List;
 import java.util.function.Predicate;
@@ -81,36 +83,38 @@ final class GpuTier {
     }
 
     /**
-     * Moves the GPU decode of most context to the host where the GPU holds too much KV even without it. That relieves
-     * the GPU of most attention.
+     * Moves GPU decodes to the host, those of most context first, while the GPU holds too much KV even without them.
+     * That relieves the GPU of most attention. So many leave as may leave together.
      *
-     * @param mayLeave whether a row's sequence may
+     * @param most sequences that leave
+     * @param mayLeave whether the sequences of some rows may leave together
      */
-    static void swapOutLongest(StepDraft draft, Predicate<Row> mayLeave) {
-        int longest = -1;
-        int most = 0;
-        List<Row> rows = draft.rows(0);
-        for (int i = 0; i < rows.size(); i++) {
-            Row row = rows.get(i);
-            int context = draft.state().context(row.sequence());
-            boolean decodes = row.site() == AttentionSite.GPU_FROM_GPU
-                    && row.sequence().table().tier() == KvTier.GPU;
-            if (decodes && context > most && draft.fitsHost(row.sequence())) {
-                longest = i;
-                most = context;
+    static void swapOutLongest(StepDraft draft, int most, Predicate<List<Row>> mayLeave) {
+        SchedulerState state = draft.state();
+        List<Row> longest = draft.rows(0).stream()
+                .filter(row -> row.site() == AttentionSite.GPU_FROM_GPU
+                        && row.sequence().table().tier() == KvTier.GPU
+                        && draft.fitsHost(row.sequence())
+                        && draft.leavesBlocksFree(row.sequence()))
+                .sorted(Comparator.comparingInt((Row row) -> -state.context(row.sequence())))
+                .toList();
+        int free = draft.freeGpu();
+        int count = 0;
+        while (count < Math.min(most, longest.size())) {
+            int freed = draft.freedBy(longest.get(count).sequence());
+            if (freed == 0 || free + freed > draft.gpuBlocksKeptFree()) {
+                break;
             }
+            free += freed;
+            count++;
         }
-        if (longest < 0) {
-            return;
+        while (count > 0 && !mayLeave.test(longest.subList(0, count))) {
+            count--;
         }
-        Sequence sequence = rows.get(longest).sequence();
-        int freed = draft.freedBy(sequence);
-        if (freed > 0
-                && draft.freeGpu() + freed <= draft.gpuBlocksKeptFree()
-                && draft.hostHasRoomFor(sequence)
-                && draft.roomToGrow(KvTier.HOST, sequence)
-                && mayLeave.test(rows.get(longest))) {
-            draft.moveOut(longest);
+        for (Row row : longest.subList(0, count)) {
+            if (draft.hostHasRoomFor(row.sequence()) && draft.roomToGrow(KvTier.HOST, row.sequence())) {
+                draft.moveOut(draft.rows(0).indexOf(row));
+            }
         }
     }
 

@@ -2,6 +2,7 @@ package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.GpuKvLimit;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.strategy.SpeedupEstimate.Estimate;
@@ -92,21 +93,23 @@ enum HostPrompts {
      * @param piggybacking what prompt tokens cost in decode steps; with {@link PiggybackedPrefill#NONE} they take long
      *     ones
      * @param kinds of steps that the strategy may make with a full host
+     * @param limit of the GPU's KV, whose gain counts where it is more than a full GPU's
      */
     static HostPrompts of(
             StepDraft draft,
             StepPredictor predictor,
             TierRules rules,
             Set<Kind> kinds,
-            PiggybackedPrefill piggybacking) {
+            PiggybackedPrefill piggybacking,
+            GpuKvLimit limit) {
         if (piggybacking == PiggybackedPrefill.NONE) {
             return IN_LONG_STEPS;
         }
         if (!Prefills.piggybacks(draft, 0, piggybacking)) {
-            return unlessQueueEnds(draft, predictor, rules, kinds, piggybacking);
+            return unlessQueueEnds(draft, predictor, rules, kinds, piggybacking, limit);
         }
         long target = rules.defaultTargets().perTokenNanos();
-        Estimate best = SpeedupEstimate.best(predictor, kinds, target, draft);
+        Estimate best = larger(SpeedupEstimate.best(predictor, kinds, target, draft), limit);
         if (best.gain() <= 0) {
             return NONE;
         }
@@ -120,7 +123,7 @@ enum HostPrompts {
             return PIGGYBACKED;
         }
         // a filled host pays for its long steps only later
-        return switch (unlessQueueEnds(draft, predictor, rules, kinds, piggybacking)) {
+        return switch (unlessQueueEnds(draft, predictor, rules, kinds, piggybacking, limit)) {
             case IN_BALANCE -> IN_BALANCE;
             case QUEUE_ENDS -> PIGGYBACKED_FOR_QUEUE_END;
             case HARDLY_GAINS -> HARDLY_GAINS;
@@ -143,7 +146,8 @@ enum HostPrompts {
             StepPredictor predictor,
             TierRules rules,
             Set<Kind> kinds,
-            PiggybackedPrefill piggybacking) {
+            PiggybackedPrefill piggybacking,
+            GpuKvLimit limit) {
         SchedulerState state = draft.state();
         int gpuDecodes = draft.load(0).gpuRows();
         if (gpuDecodes == 0 || allFitGpu(draft)) {
@@ -158,12 +162,15 @@ enum HostPrompts {
                             .cautiousGain(draft)
                             .weighed()
                     >= minGain(target);
-            if (!piggybacking.pays(gpuDecodes) || gains.test(Kind.HOST_TOKENS_IN_BOTH)) {
+            if (!piggybacking.pays(gpuDecodes)
+                    || gains.test(Kind.HOST_TOKENS_IN_BOTH)
+                    || limit.gain() >= minGain(target)) {
                 return IN_BALANCE;
             }
             return kinds.stream().anyMatch(gains) ? PIGGYBACKED : HARDLY_GAINS;
         }
-        Estimate full = new SpeedupEstimate(predictor, Kind.HOST_TOKENS_IN_BOTH, target).lastingGain(draft);
+        Estimate full =
+                larger(new SpeedupEstimate(predictor, Kind.HOST_TOKENS_IN_BOTH, target).lastingGain(draft), limit);
         int onHost = onHost(state);
         int missing = Math.max(0, full.hostTokens() - onHost);
         // not all requests fit the GPU, so some wait
@@ -172,6 +179,13 @@ enum HostPrompts {
             return IN_BALANCE;
         }
         return QUEUE_ENDS;
+    }
+
+    /** The estimate of a full GPU, or that of a GPU with less KV if it gains more. */
+    private static Estimate larger(Estimate full, GpuKvLimit limit) {
+        return limit.gain() > full.weighed()
+                ? new Estimate(Kind.HOST_TOKENS_IN_BOTH, limit.hostTokens(), limit.gain())
+                : full;
     }
 
     private static double minGain(long target) {

@@ -3,6 +3,7 @@ package dev.tandem.engine.strategy;
 import dev.tandem.engine.executor.PiggybackedPrefill;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.GpuKvLimit;
 import dev.tandem.engine.schedule.Load;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
@@ -207,9 +208,10 @@ public record Pipeline(
                 GpuTier.swapIn(draft);
             }
         }
-        HostPrompts hostPrompts = HostPrompts.of(draft, predictor, rules, kinds, piggybacking);
+        GpuKvLimit limit = gpuKvLimit(draft);
+        HostPrompts hostPrompts = HostPrompts.of(draft, predictor, rules, kinds, piggybacking, limit);
         draft.note(hostPrompts.note());
-        limitGpuKv(draft, hostPrompts, pace);
+        limitGpuKv(draft, hostPrompts, limit, pace);
         // a target makes the first steps of a run short; without one gpu-only's first step fills the pool (ADR 134)
         boolean shortFirstSteps = rules.defaultTargets().perTokenNanos() > 0 && !state.outputsKnown();
         boolean piggybacks = hostPrompts.piggybacked()
@@ -245,42 +247,51 @@ public record Pipeline(
         return draft;
     }
 
-    /**
-     * Has the draft keep the GPU blocks free that {@link GpuKvLimit} says. It is found in some steps only, in which one
-     * sequence may leave a GPU that holds more. In others it is as before, but prompts that do not start on the host
-     * may use the whole GPU.
-     */
-    private void limitGpuKv(StepDraft draft, HostPrompts hostPrompts, HostPace pace) {
-        SchedulerState state = draft.state();
-        boolean fillsBothTiers = hostPrompts.start()
-                && !state.waiting().isEmpty()
-                && !state.host().isEmpty()
+    /** How much KV the GPU is to hold: found anew in some steps, in others as it was last found. */
+    private GpuKvLimit gpuKvLimit(StepDraft draft) {
+        boolean applies = !draft.state().waiting().isEmpty()
                 && draft.load(0).gpuRows() > 0
                 && rules.defaultTargets().perTokenNanos() > 0
                 && deviations.has(Deviation.SAME_LAYER)
                 && kinds.contains(Kind.HOST_TOKENS_IN_BOTH)
                 && predictor.hidesOneBesideDecodes(draft.load(0));
-        if (rules.gpuKvLimitIsDue()) {
-            draft.noteGpuKvLimit();
-            int blocks = fillsBothTiers ? GpuKvLimit.freeBlocks(draft, this) : 0;
+        if (!rules.gpuKvLimitIsDue()) {
+            return applies ? rules.gpuKvLimit() : GpuKvLimit.NONE;
+        }
+        GpuKvLimit limit = applies ? GpuKvLimitSearch.find(draft, this) : GpuKvLimit.NONE;
+        draft.noteGpuKvLimit(limit);
+        return limit;
+    }
+
+    /**
+     * Has the draft keep GPU blocks free where prompts start on the host. In steps that find the limit anew, sequences
+     * may leave a GPU that holds more, and no more of them than requests wait: it is for these that both tiers fill.
+     */
+    private void limitGpuKv(StepDraft draft, HostPrompts hostPrompts, GpuKvLimit limit, HostPace pace) {
+        boolean finds = draft.foundGpuKvLimit() != null;
+        int blocks = hostPrompts.start() ? limit.freeBlocks() : 0;
+        if (finds || blocks == 0) {
             draft.keepGpuBlocksFree(blocks, rules::toleratesDefaultTarget);
-            if (blocks > 0 && draft.ins().isEmpty()) {
-                GpuTier.swapOutLongest(draft, row -> mayMoveOut(draft, row, pace));
-            }
-        } else if (!fillsBothTiers) {
-            draft.keepGpuBlocksFree(0, rules::toleratesDefaultTarget);
+        }
+        if (finds && blocks > 0 && draft.ins().isEmpty()) {
+            GpuTier.swapOutLongest(draft, draft.state().waiting().size(), rows -> mayMoveOut(draft, rows, pace));
         }
         if (draft.gpuBlocksKeptFree() > 0) {
-            draft.note(GpuKvLimit.note(draft, hostPrompts.note()));
+            draft.note(GpuKvLimitSearch.note(draft, hostPrompts.note()));
         }
     }
 
-    /** Whether the host would be fast enough for the row's sequence, and for its others, without it on the GPU. */
-    private boolean mayMoveOut(StepDraft draft, Row row, HostPace pace) {
-        draft.load(0).add(row, -1);
-        boolean may = rules.toleratesDefaultTarget(row.sequence()) && rules.mayLiveOnHost(draft, row.sequence(), pace);
-        draft.load(0).add(row, 1);
-        return may;
+    /**
+     * Whether the host would be fast enough for the rows' sequences, and for its others, without these on the GPU. Each
+     * counts as much context as the host's sequences have on average with the first.
+     */
+    private boolean mayMoveOut(StepDraft draft, List<Row> rows, HostPace pace) {
+        rows.forEach(row -> draft.load(0).add(row, -1));
+        int host = draft.hostSequences();
+        long tokens = pace.context(draft, rows.getFirst().sequence()) / (host + 1) * (host + rows.size());
+        double shortest = pace.shortestTarget(draft, host + rows.size(), tokens);
+        rows.forEach(row -> draft.load(0).add(row, 1));
+        return rules.keepsDefaultTarget(shortest);
     }
 
     /** Host tokens that are expected to join the batch of the GPU's decodes. */

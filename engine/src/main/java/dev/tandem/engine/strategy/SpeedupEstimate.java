@@ -257,7 +257,7 @@ public final class SpeedupEstimate {
      *
      * @param decodes a draft with the GPU's decodes of the current state
      */
-    double rate(StepDraft decodes, int gpuRows, int context) {
+    Rate rate(StepDraft decodes, int gpuRows, int context) {
         long gpuTokens = (long) gpuRows * context;
         int others = decodes.gpuSequences() - gpuRows;
         int max = max(decodes, context, gpuRows, Math.max(0, -others), Math.max(0, others));
@@ -268,8 +268,21 @@ public final class SpeedupEstimate {
                 throw new IllegalStateException("no rate of " + kind);
         };
         Estimate best = bestOf(gpuRows, gpuTokens, max, context, Prompts.NONE, step);
-        return gpuOnly(gpuRows, gpuTokens, Prompts.NONE) * (1 + best.gain());
+        return new Rate(best.hostTokens(), gpuOnly(gpuRows, gpuTokens, Prompts.NONE) * (1 + best.gain()));
     }
+
+    /** Output tokens per second of gpu-only with a number of GPU decodes of one context, without prompts. */
+    double gpuOnlyRate(int gpuRows, int context) {
+        return gpuOnly(gpuRows, (long) gpuRows * context, Prompts.NONE);
+    }
+
+    /**
+     * The best number of host tokens beside some GPU decodes.
+     *
+     * @param hostTokens per step
+     * @param rate output tokens per second
+     */
+    record Rate(int hostTokens, double rate) {}
 
     /** Where the GPU may wait for the CPU, tries numbers of host tokens in steps of an eighth. */
     private Estimate bestOf(int gpuRows, long gpuTokens, int max, int context, Prompts prompts, Seconds step) {

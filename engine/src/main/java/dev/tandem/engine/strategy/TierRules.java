@@ -4,6 +4,7 @@ import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.GpuKvLimit;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
@@ -37,7 +38,7 @@ public final class TierRules {
      * two profiles, with 0.95 156 to 170 (simulated, ADR 138).
      */
     static final double MAX_PACE_IN_SUB_BATCHES = 0.95;
-    /** Factor by which expectations grow at each measurement that misses a target. */
+    /** Factor by which expectations grow at each measurement that misses a target, with the latest tokens, too. */
     private static final double GROWTH = 1.01;
     /** Factor by which they shrink at each other measurement, also while the host is empty. */
     private static final double SHRINKAGE = 1.01;
@@ -61,7 +62,14 @@ public final class TierRules {
     private double meanStepSeconds;
     private int untilMeasurement;
     private int sinceRotation;
+    private long measuredNanos;
+    /** Steps since the last measurement, their host tokens, and the sequences on the host in each of them. */
+    private int steps;
+
+    private int hostTokens;
+    private int sequenceSteps;
     private int gpuBlocksKeptFree;
+    private GpuKvLimit gpuKvLimit = GpuKvLimit.NONE;
     private int sinceGpuKvLimit;
 
     /**
@@ -118,12 +126,21 @@ public final class TierRules {
         return correction * shortest * 1e9 <= target;
     }
 
+    /**
+     * Whether the host would keep the default target.
+     *
+     * @param shortest target that it is predicted to keep, in seconds
+     */
+    boolean keepsDefaultTarget(double shortest) {
+        return correction * shortest * 1e9 <= defaultTargets.perTokenNanos();
+    }
+
     /** Whether the queue lasts so long that a host that is filled for it pays, whatever a single step gains. */
     boolean queueLasts(SchedulerState state) {
         return queue.lasts(state);
     }
 
-    /** Factor on expected times per token, 1 or more: it grows while a target is missed. */
+    /** Factor on expected times per token, 1 or more: it grows while a target is missed and the host is too slow. */
     double correction() {
         return correction;
     }
@@ -136,6 +153,11 @@ public final class TierRules {
     /** Blocks of the GPU's pool that stay free by {@link GpuKvLimit}, as it was last found. */
     int gpuBlocksKeptFree() {
         return gpuBlocksKeptFree;
+    }
+
+    /** How much KV the GPU is to hold, as it was last found. */
+    GpuKvLimit gpuKvLimit() {
+        return gpuKvLimit;
     }
 
     /** Whether {@link GpuKvLimit} is to be found anew. */
@@ -195,9 +217,14 @@ public final class TierRules {
             meanStepSeconds += (meanStepSeconds == 0 ? 1 : MEAN_WEIGHT) * (seconds - meanStepSeconds);
         }
         queue.completed(draft.state());
+        steps++;
+        hostTokens += draft.load(0).cpuRows() + draft.load(1).cpuRows();
+        sequenceSteps += draft.state().host().size();
         sinceRotation = draft.notesRotation() ? 0 : sinceRotation + 1;
-        if (draft.findsGpuKvLimit()) {
+        GpuKvLimit found = draft.foundGpuKvLimit();
+        if (found != null) {
             sinceGpuKvLimit = 0;
+            gpuKvLimit = found;
             gpuBlocksKeptFree = draft.gpuBlocksKeptFree();
         } else {
             sinceGpuKvLimit = Math.min(refresh, sinceGpuKvLimit + 1);
@@ -213,8 +240,23 @@ public final class TierRules {
         double perToken = mean(List.of(state.host(), state.inFlight()), state.now());
         hostNanosPerToken = perToken > 0 ? perToken : hostNanosPerToken;
         missesTargets = isLate(state.host(), perToken) || isLate(state.inFlight(), perToken);
-        correction =
-                missesTargets ? Math.min(MAX_CORRECTION, correction * GROWTH) : Math.max(1, correction / SHRINKAGE);
+        // sequences that were late for long stay late by their mean, however fast the host is since (ADR 142)
+        boolean grows = missesTargets && (!state.inFlight().isEmpty() || isLate(state.host(), recent(state.now())));
+        correction = grows ? Math.min(MAX_CORRECTION, correction * GROWTH) : Math.max(1, correction / SHRINKAGE);
+        measuredNanos = state.now();
+        steps = 0;
+        sequenceSteps = 0;
+        hostTokens = 0;
+    }
+
+    /**
+     * Nanoseconds between two tokens of a sequence on the host since the last measurement, if all took turns; infinite
+     * if none had a token. Tokens in flight are not known to have ended, so it holds only where there are none.
+     */
+    private double recent(long now) {
+        return hostTokens == 0
+                ? Double.POSITIVE_INFINITY
+                : (now - measuredNanos) * ((double) sequenceSteps / steps) / hostTokens;
     }
 
     private boolean isLate(Collection<Sequence> sequences, double perToken) {

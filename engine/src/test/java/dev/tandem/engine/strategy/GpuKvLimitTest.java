@@ -78,7 +78,7 @@ class GpuKvLimitTest {
     void theGpuIsFullWhereTheCpuIsSlow() {
         fill();
         StepDraft draft = pipeline(1).draft(scene.state);
-        assertThat(draft.findsGpuKvLimit()).isTrue();
+        assertThat(draft.foundGpuKvLimit()).isNotNull();
         assertThat(draft.gpuBlocksKeptFree()).isZero();
     }
 
@@ -91,11 +91,14 @@ class GpuKvLimitTest {
     }
 
     @Test
-    void theLongestLeavesInStepsThatFindTheLimit() {
+    void theLongestLeaveInStepsThatFindTheLimit() {
         fill();
         Pipeline pipeline = pipeline(20);
         StepDraft first = pipeline.draft(scene.state);
-        assertThat(first.outs()).extracting(Sequence::key).containsExactly(0L);
+        assertThat(first.outs())
+                .as("so many that the GPU still holds more than 12 of 98 tokens")
+                .extracting(Sequence::key)
+                .containsExactly(0L, 1L, 2L, 3L, 4L, 5L, 6L, 7L);
         pipeline.completed(first, 0);
         for (int step = 0; step < REFRESH; step++) {
             StepDraft later = pipeline.draft(scene.state);
@@ -103,7 +106,15 @@ class GpuKvLimitTest {
             assertThat(later.gpuBlocksKeptFree()).isEqualTo(first.gpuBlocksKeptFree());
             pipeline.completed(later, 0);
         }
-        assertThat(pipeline.draft(scene.state).outs()).hasSize(1);
+        assertThat(pipeline.draft(scene.state).outs()).hasSize(8);
+    }
+
+    @Test
+    void noMoreLeaveThanWait() {
+        fill();
+        List.copyOf(scene.state.waiting().view()).stream().skip(3).forEach(scene.committer::remove);
+        StepDraft draft = pipeline(20).draft(scene.state);
+        assertThat(draft.outs()).hasSize(3);
     }
 
     @Test

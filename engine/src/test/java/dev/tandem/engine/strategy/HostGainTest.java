@@ -10,6 +10,7 @@ import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.GpuKvLimit;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scene;
@@ -302,7 +303,8 @@ class HostGainTest {
 
     private static HostPrompts chosen(Pipeline pipeline, Scene scene, Kind kind) {
         StepDraft decodes = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
-        return HostPrompts.of(decodes, pipeline.predictor(), pipeline.rules(), Set.of(kind), PIGGYBACKED);
+        return HostPrompts.of(
+                decodes, pipeline.predictor(), pipeline.rules(), Set.of(kind), PIGGYBACKED, GpuKvLimit.NONE);
     }
 
     /**
@@ -339,7 +341,8 @@ class HostGainTest {
         StepDraft decodes = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
         assertThat(new SpeedupEstimate(predictor, Kind.HOST_TOKENS_IN_BOTH, 0).of(decodes))
                 .satisfies(estimate -> assertThat(estimate.gain()).isCloseTo(0.121, within(0.001)));
-        assertThat(HostPrompts.of(decodes, predictor, rules, Set.of(Kind.HOST_TOKENS_IN_BOTH), PIGGYBACKED))
+        assertThat(HostPrompts.of(
+                        decodes, predictor, rules, Set.of(Kind.HOST_TOKENS_IN_BOTH), PIGGYBACKED, GpuKvLimit.NONE))
                 .isEqualTo(HostPrompts.QUEUE_ENDS);
     }
 

@@ -2,6 +2,7 @@ package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.GpuKvLimit;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
@@ -14,7 +15,7 @@ import java.util.Locale;
  * attention besides, which on a small card takes several times as long. So within a target, two sub-batches may do more
  * with fewer tokens of context on the GPU and more sequences on the host, while the CPU's attention hides.
  */
-final class GpuKvLimit {
+final class GpuKvLimitSearch {
     /**
      * Min gain over a full GPU, as a fraction, for which a limit begins, within the error of predictions. It ends where
      * there is no gain. On imitated L4s, six simulated half hours, 0 and 0.1 change throughput by at most 2 %, and on
@@ -22,14 +23,14 @@ final class GpuKvLimit {
      */
     private static final double MIN_GAIN = 0.05;
 
-    private GpuKvLimit() {}
+    private GpuKvLimitSearch() {}
 
     /**
-     * The blocks of the GPU's pool that are to stay free; 0 where a full GPU does as much.
+     * The limit with which both tiers are predicted to do most.
      *
      * @param decodes a draft with the GPU's decodes, at least one, of a state in which requests wait
      */
-    static int freeBlocks(StepDraft decodes, Pipeline pipeline) {
+    static GpuKvLimit find(StepDraft decodes, Pipeline pipeline) {
         SchedulerState state = decodes.state();
         TierRules rules = pipeline.rules();
         long target = rules.defaultTargets().perTokenNanos();
@@ -43,17 +44,20 @@ final class GpuKvLimit {
         int sequencesOfAll =
                 decodes.gpuSequences() + state.host().size() + state.waiting().size();
         int full = Math.max(1, Math.min(pool / blocks, Math.min(decodes.budget().maxSequences(), sequencesOfAll)));
-        double rateOfFull = Math.max(two.rate(decodes, full, context), one.rate(decodes, full, context));
-        double bestRate = rateOfFull * (rules.gpuBlocksKeptFree() > 0 ? 1 : 1 + MIN_GAIN);
-        int best = full;
+        double gpuOnly = two.gpuOnlyRate(full, context);
+        double ofFull = Math.max(
+                two.rate(decodes, full, context).rate(),
+                one.rate(decodes, full, context).rate());
+        double bestRate = ofFull * (rules.gpuKvLimit().freeBlocks() > 0 ? 1 : 1 + MIN_GAIN);
+        GpuKvLimit best = GpuKvLimit.NONE;
         for (int sequences = full - 1; sequences >= 1; sequences -= Math.max(1, sequences / 8)) {
-            double rate = two.rate(decodes, sequences, context);
-            if (rate > bestRate) {
-                bestRate = rate;
-                best = sequences;
+            SpeedupEstimate.Rate rate = two.rate(decodes, sequences, context);
+            if (rate.rate() > bestRate) {
+                bestRate = rate.rate();
+                best = new GpuKvLimit(pool - sequences * blocks, rate.hostTokens(), bestRate / gpuOnly - 1);
             }
         }
-        return best == full ? 0 : pool - best * blocks;
+        return best;
     }
 
     /**
