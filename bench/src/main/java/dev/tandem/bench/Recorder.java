@@ -46,7 +46,7 @@ public final class Recorder implements EngineListener {
             double[] perTokenHere,
             double[] endToEnd) {}
 
-    /** Min tokens of a request since the opening before their mean time counts: some seconds of decoding. */
+    /** Min tokens of a request since the opening before its mean time counts: some seconds of decoding. */
     private static final int MIN_TOKENS_HERE = 64;
 
     private int finished;

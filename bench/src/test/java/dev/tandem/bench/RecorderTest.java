@@ -14,10 +14,13 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 
 class RecorderTest {
-    private static final Request REQUEST =
-            new Request("r", new int[10], SamplingParams.builder().build(), 0, TextDecoder.none(), event -> {});
+    private static final Request REQUEST = request("r");
 
     private final Recorder recorder = new Recorder();
+
+    private static Request request(String id) {
+        return new Request(id, new int[10], SamplingParams.builder().build(), 0, TextDecoder.none(), event -> {});
+    }
 
     /** A request of ten prompt tokens, of which eight were computed twice, and three output tokens. */
     private void serve() {
@@ -73,6 +76,27 @@ class RecorderTest {
         serve();
         assertThat(before.firstToken()).hasSize(3_000).startsWith(0, 1, 2).endsWith(2_998, 2_999);
         assertThat(before.outputTokens()).isEqualTo(3_000);
+    }
+
+    /** 63 tokens before the opening do not count, nor do the first of a request and requests of less than 64. */
+    @Test
+    void requestsUnderWayHaveATimePerTokenSinceTheOpening() {
+        nextTokens(REQUEST, 63, 9_000_000);
+        recorder.open();
+        recorder.firstToken(REQUEST, 8_000_000);
+        nextTokens(REQUEST, 63, 2_000_000);
+        assertThat(recorder.snapshot().perTokenHere()).isEmpty();
+        nextTokens(REQUEST, 1, 66_000_000);
+        nextTokens(request("short"), 63, 1_000_000);
+        nextTokens(request("other"), 70, 5_000_000);
+        assertThat(recorder.snapshot().perTokenHere()).containsExactlyInAnyOrder(3, 5);
+        assertThat(recorder.snapshot().perToken()).as("none has finished").isEmpty();
+    }
+
+    private void nextTokens(Request request, int tokens, long nanos) {
+        for (int i = 0; i < tokens; i++) {
+            recorder.nextToken(request, nanos);
+        }
     }
 
     @Test

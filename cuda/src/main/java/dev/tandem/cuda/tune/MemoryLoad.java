@@ -45,6 +45,7 @@ public final class MemoryLoad implements AutoCloseable {
     private static final int BLOCKS_PER_MULTIPROCESSOR = 4;
     private static final int MAX_PAUSE_NANOS = 200_000;
     private static final int BISECTIONS = 14;
+    private static final int MAX_SEARCHES = 3;
     private static final int MEASUREMENTS = 5;
     /** Kernels that run before a measurement counts, while kernels with the last pause may still run. */
     private static final int UNTIMED = 6;
@@ -134,28 +135,16 @@ public final class MemoryLoad implements AutoCloseable {
         kernel.launch(on, blocks, 1, data.address(), words, WORDS, turns, nanos, pause, data.address());
     }
 
-    /** Finds the pause by bisection, and returns the bytes per microsecond that it leaves. */
+    /**
+     * Finds the pause, and returns the bytes per microsecond that it leaves. A disturbed measurement can lead a
+     * bisection astray, so there are several.
+     */
     private double calibrate(Device device, Kernel kernel, Stream timed, double wanted) {
-        int tooShort = 0;
-        int tooLong = MAX_PAUSE_NANOS;
-        double best = 0;
-        int bestPause = MAX_PAUSE_NANOS;
-        for (int i = 0; i < BISECTIONS; i++) {
-            int pause = (int) ((tooShort + (long) tooLong) / 2);
-            pauseNanos = pause;
-            double left = measure(device, kernel, timed);
-            if (Math.abs(left - wanted) < Math.abs(best - wanted)) {
-                best = left;
-                bestPause = pause;
-            }
-            if (left > wanted) {
-                tooLong = pause;
-            } else {
-                tooShort = pause;
-            }
+        double kept = Double.POSITIVE_INFINITY;
+        for (int i = 0; i < MAX_SEARCHES && Math.abs(kept / wanted - 1) > TOLERANCE; i++) {
+            pauseNanos = pause(device, kernel, timed, wanted);
+            kept = measure(device, kernel, timed);
         }
-        pauseNanos = bestPause;
-        double kept = measure(device, kernel, timed);
         if (Math.abs(kept / wanted - 1) > TOLERANCE) {
             throw new CudaException(String.format(
                     Locale.ROOT,
@@ -166,6 +155,29 @@ public final class MemoryLoad implements AutoCloseable {
                     kept / 1e3));
         }
         return kept;
+    }
+
+    /** The pause, found by bisection, with which the device read closest to what is wanted. */
+    private int pause(Device device, Kernel kernel, Stream timed, double wanted) {
+        int tooShort = 0;
+        int tooLong = MAX_PAUSE_NANOS;
+        double deviation = Double.POSITIVE_INFINITY;
+        int best = MAX_PAUSE_NANOS;
+        for (int i = 0; i < BISECTIONS; i++) {
+            int pause = (int) ((tooShort + (long) tooLong) / 2);
+            pauseNanos = pause;
+            double left = measure(device, kernel, timed);
+            if (Math.abs(left - wanted) < deviation) {
+                deviation = Math.abs(left - wanted);
+                best = pause;
+            }
+            if (left > wanted) {
+                tooLong = pause;
+            } else {
+                tooShort = pause;
+            }
+        }
+        return best;
     }
 
     /** Bytes per microsecond that the device reads; the median of some kernels. */

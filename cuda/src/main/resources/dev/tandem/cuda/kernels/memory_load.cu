@@ -5,7 +5,7 @@
 // `words` is a multiple of the LOADS of a thread times the threads of a block.
 //   data   [size] 16-byte words, a multiple of the words that all blocks read per turn
 //   turns  of a block at most
-//   time   nanoseconds after which no block begins a turn, so that all end together, however fast each is served
+//   time   nanoseconds after which no thread begins a turn, so that all end together, however fast each is served
 //   pause  nanoseconds between two turns of a block
 //   sink   never written: it keeps the compiler from dropping the reads
 #define LOADS 8

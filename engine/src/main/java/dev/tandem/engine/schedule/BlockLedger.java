@@ -225,15 +225,19 @@ final class BlockLedger {
     }
 
     /**
-     * The sum of the contexts by which the pace of the host's sequences and one more is expected
+     * The sum of the contexts by which the pace of the host's sequences and some more is expected
      * ({@link ExpectedContexts}). A token that several sequences share counts for each of them.
      */
-    long expectedHostContext(Sequence candidate) {
+    long expectedHostContext(List<Sequence> candidates) {
         if (expectedContexts < 0) {
             expectedContexts = 0;
             forEachOnHost(sequence -> expectedContexts += expected.of(sequence));
         }
-        return expectedContexts + expected.of(candidate);
+        long tokens = expectedContexts;
+        for (Sequence candidate : candidates) {
+            tokens += expected.of(candidate);
+        }
+        return tokens;
     }
 
     /** Forgets what was computed for the host's sequences, which other methods compute anew when they are asked. */

@@ -120,11 +120,11 @@ public final class StepDraft {
     }
 
     /**
-     * The sum of the contexts by which the pace of the host's sequences and one more is expected: those in the middle
+     * The sum of the contexts by which the pace of the host's sequences and some more is expected: those in the middle
      * of their outputs with a margin, at most those at their ends. Shared tokens count for each sequence.
      */
-    public long expectedHostContext(Sequence candidate) {
-        return blocks.expectedHostContext(candidate);
+    public long expectedHostContext(List<Sequence> candidates) {
+        return blocks.expectedHostContext(candidates);
     }
 
     /** Blocks that the sequence lacks for all of its tokens, after the draft's moves. */

@@ -6,6 +6,7 @@ import dev.tandem.engine.schedule.GpuKvLimit;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
+import java.util.List;
 import java.util.Locale;
 
 /**
@@ -17,9 +18,9 @@ import java.util.Locale;
  */
 final class GpuKvLimitSearch {
     /**
-     * Min gain over a full GPU, as a fraction, for which a limit begins, within the error of predictions. It ends where
-     * there is no gain. On imitated L4s, six simulated half hours, 0 and 0.1 change throughput by at most 2 %, and on
-     * five described machines nothing (trial builds of c20a318).
+     * Min gain over a full GPU, as a fraction, for which a limit begins, within the error of predictions. One that was
+     * found, in force or not, ends where there is no gain. On imitated L4s, six simulated half hours, 0 and 0.1 change
+     * throughput by at most 2 %, and on five described machines nothing (trial builds of c20a318).
      */
     private static final double MIN_GAIN = 0.05;
 
@@ -38,7 +39,7 @@ final class GpuKvLimitSearch {
                 pipeline.predictor(), Kind.HOST_TOKENS_IN_BOTH, (long) (target / rules.correction()));
         SpeedupEstimate one = new SpeedupEstimate(pipeline.predictor(), Kind.SAME_LAYER, target);
         Sequence next = state.waiting().first();
-        int context = (int) Math.max(1, decodes.expectedHostContext(next) / (decodes.hostSequences() + 1));
+        int context = (int) Math.max(1, decodes.expectedHostContext(List.of(next)) / (decodes.hostSequences() + 1));
         int pool = state.kv().pool(KvTier.GPU).size();
         int blocks = Math.max(1, state.kv().maxHeld(KvTier.GPU, context));
         int sequencesOfAll =

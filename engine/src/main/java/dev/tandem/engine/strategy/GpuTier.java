@@ -84,12 +84,13 @@ final class GpuTier {
 
     /**
      * Moves GPU decodes to the host, those of most context first, while the GPU holds too much KV even without them.
-     * That relieves the GPU of most attention. So many leave as may leave together.
+     * That relieves the GPU of most attention. So many leave as may leave together, and fewer where the host has no
+     * room for more to grow.
      *
-     * @param most sequences that leave
+     * @param max sequences that leave
      * @param mayLeave whether the sequences of some rows may leave together
      */
-    static void swapOutLongest(StepDraft draft, int most, Predicate<List<Row>> mayLeave) {
+    static void swapOutLongest(StepDraft draft, int max, Predicate<List<Row>> mayLeave) {
         SchedulerState state = draft.state();
         List<Row> longest = draft.rows(0).stream()
                 .filter(row -> row.site() == AttentionSite.GPU_FROM_GPU
@@ -98,23 +99,27 @@ final class GpuTier {
                         && draft.leavesBlocksFree(row.sequence()))
                 .sorted(Comparator.comparingInt((Row row) -> -state.context(row.sequence())))
                 .toList();
-        int free = draft.freeGpu();
+        int freeGpu = draft.freeGpu();
+        int freeHost = draft.freeHost();
         int count = 0;
-        while (count < Math.min(most, longest.size())) {
-            int freed = draft.freedBy(longest.get(count).sequence());
-            if (freed == 0 || free + freed > draft.gpuBlocksKeptFree()) {
+        while (count < Math.min(max, longest.size())) {
+            Sequence sequence = longest.get(count).sequence();
+            int freed = draft.freedBy(sequence);
+            freeGpu += freed;
+            freeHost -= draft.missingOnHost(sequence);
+            if (freed == 0 || freeGpu > draft.gpuBlocksKeptFree() || freeHost < 0) {
                 break;
             }
-            free += freed;
             count++;
         }
         while (count > 0 && !mayLeave.test(longest.subList(0, count))) {
             count--;
         }
         for (Row row : longest.subList(0, count)) {
-            if (draft.hostHasRoomFor(row.sequence()) && draft.roomToGrow(KvTier.HOST, row.sequence())) {
-                draft.moveOut(draft.rows(0).indexOf(row));
+            if (!draft.hostHasRoomFor(row.sequence()) || !draft.roomToGrow(KvTier.HOST, row.sequence())) {
+                return;
             }
+            draft.moveOut(draft.rows(0).indexOf(row));
         }
     }
 

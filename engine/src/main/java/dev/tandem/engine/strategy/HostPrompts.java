@@ -139,7 +139,8 @@ enum HostPrompts {
      * (docs/results/constants.jsonl).
      *
      * <p>The estimate is the gain of a full host, which must last once the queue has ended (ADR 131). The requests that
-     * fill it have half of it on average, so a queue that is hardly longer gains less.
+     * fill it have half of it on average, so a queue that is hardly longer gains less. The limit's gain is without
+     * prompts, but it ends with the queue: then sequences return to the GPU.
      */
     private static HostPrompts unlessQueueEnds(
             StepDraft draft,

@@ -139,7 +139,7 @@ public record Pipeline(
 
         @Override
         public long context(StepDraft draft, Sequence candidate) {
-            return draft.expectedHostContext(candidate);
+            return draft.expectedHostContext(List.of(candidate));
         }
     }
 
@@ -204,7 +204,8 @@ public record Pipeline(
         draft.keepGpuBlocksFree(rules.gpuBlocksKeptFree(), rules::toleratesDefaultTarget);
         if (!kept.evicted()) {
             rules.rotate(draft, pace);
-            if (draft.gpuBlocksKeptFree() == 0) {
+            // a step that is planned before the search ahead of it has ended does not undo what that began
+            if (draft.gpuBlocksKeptFree() == 0 && !searchesGpuKvLimit(draft)) {
                 GpuTier.swapIn(draft);
             }
         }
@@ -239,28 +240,31 @@ public record Pipeline(
                 && draft.ins().size() < state.host().size() + state.inFlight().size()) {
             return draft; // as in gpu-only, sequences that have left the GPU return before prompts start
         }
-        prefills.start(
-                draft,
-                draft.gpuSequences() + state.host().size() + state.inFlight().size(),
-                0,
-                maxRows);
+        prefills.start(draft, draft.gpuSequences() + draft.hostSequences(), 0, maxRows);
         return draft;
     }
 
     /** How much KV the GPU is to hold: found anew in some steps, in others as it was last found. */
     private GpuKvLimit gpuKvLimit(StepDraft draft) {
-        boolean applies = !draft.state().waiting().isEmpty()
+        if (!rules.gpuKvLimitIsDue()) {
+            return mayLimitGpuKv(draft) ? rules.gpuKvLimit() : GpuKvLimit.NONE;
+        }
+        GpuKvLimit limit = searchesGpuKvLimit(draft) ? GpuKvLimitSearch.find(draft, this) : GpuKvLimit.NONE;
+        draft.noteGpuKvLimit(limit);
+        return limit;
+    }
+
+    private boolean searchesGpuKvLimit(StepDraft draft) {
+        return rules.gpuKvLimitIsDue() && mayLimitGpuKv(draft);
+    }
+
+    private boolean mayLimitGpuKv(StepDraft draft) {
+        return !draft.state().waiting().isEmpty()
                 && draft.load(0).gpuRows() > 0
                 && rules.defaultTargets().perTokenNanos() > 0
                 && deviations.has(Deviation.SAME_LAYER)
                 && kinds.contains(Kind.HOST_TOKENS_IN_BOTH)
                 && predictor.hidesOneBesideDecodes(draft.load(0));
-        if (!rules.gpuKvLimitIsDue()) {
-            return applies ? rules.gpuKvLimit() : GpuKvLimit.NONE;
-        }
-        GpuKvLimit limit = applies ? GpuKvLimitSearch.find(draft, this) : GpuKvLimit.NONE;
-        draft.noteGpuKvLimit(limit);
-        return limit;
     }
 
     /**
@@ -281,17 +285,14 @@ public record Pipeline(
         }
     }
 
-    /**
-     * Whether the host would be fast enough for the rows' sequences, and for its others, without these on the GPU. Each
-     * counts as much context as the host's sequences have on average with the first.
-     */
+    /** Whether the host would be fast enough for the rows' sequences, and for its others, without these on the GPU. */
     private boolean mayMoveOut(StepDraft draft, List<Row> rows, HostPace pace) {
+        List<Sequence> leaving = rows.stream().map(Row::sequence).toList();
         rows.forEach(row -> draft.load(0).add(row, -1));
-        int host = draft.hostSequences();
-        long tokens = pace.context(draft, rows.getFirst().sequence()) / (host + 1) * (host + rows.size());
-        double shortest = pace.shortestTarget(draft, host + rows.size(), tokens);
+        double shortest =
+                pace.shortestTarget(draft, draft.hostSequences() + leaving.size(), draft.expectedHostContext(leaving));
         rows.forEach(row -> draft.load(0).add(row, 1));
-        return rules.keepsDefaultTarget(shortest);
+        return rules.allKeepTargets(draft.state().host(), shortest);
     }
 
     /** Host tokens that are expected to join the batch of the GPU's decodes. */

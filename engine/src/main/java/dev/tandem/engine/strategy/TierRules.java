@@ -21,8 +21,8 @@ import org.jspecify.annotations.Nullable;
  */
 public final class TierRules {
     /**
-     * Steps between two measurements of the host's time per token, between two rotations, and between two searches of
-     * {@link GpuKvLimit}. All scan a tier, so they are not done in every step.
+     * Steps between two measurements of the host's time per token, between two rotations, and between two searches for
+     * a {@link GpuKvLimit}. All scan a tier, so they are not done in every step.
      */
     private static final int REFRESH = 32;
     /** Min tokens of a sequence on a tier before its time per token counts. */
@@ -38,7 +38,7 @@ public final class TierRules {
      * two profiles, with 0.95 156 to 170 (simulated, ADR 138).
      */
     static final double MAX_PACE_IN_SUB_BATCHES = 0.95;
-    /** Factor by which expectations grow at each measurement that misses a target, with the latest tokens, too. */
+    /** Factor by which expectations grow at each measurement where sequences and their latest tokens miss a target. */
     private static final double GROWTH = 1.01;
     /** Factor by which they shrink at each other measurement, also while the host is empty. */
     private static final double SHRINKAGE = 1.01;
@@ -63,11 +63,15 @@ public final class TierRules {
     private int untilMeasurement;
     private int sinceRotation;
     private long measuredNanos;
-    /** Steps since the last measurement, their host tokens, and the sequences on the host in each of them. */
+    /** Steps since then. */
     private int steps;
-
+    /** Tokens of host sequences in these steps. */
     private int hostTokens;
+    /** The sum of the sequences on the host in each of these steps. */
     private int sequenceSteps;
+    /** Whether tokens were in flight in any of these steps. */
+    private boolean hadInFlight;
+
     private int gpuBlocksKeptFree;
     private GpuKvLimit gpuKvLimit = GpuKvLimit.NONE;
     private int sinceGpuKvLimit;
@@ -127,12 +131,18 @@ public final class TierRules {
     }
 
     /**
-     * Whether the host would keep the default target.
+     * Whether a host would keep the default target, and the targets of sequences.
      *
      * @param shortest target that it is predicted to keep, in seconds
      */
-    boolean keepsDefaultTarget(double shortest) {
-        return correction * shortest * 1e9 <= defaultTargets.perTokenNanos();
+    boolean allKeepTargets(Collection<Sequence> sequences, double shortest) {
+        double expected = correction * shortest * 1e9;
+        for (Sequence sequence : sequences) {
+            if (target(sequence) > 0 && expected > target(sequence)) {
+                return false;
+            }
+        }
+        return expected <= defaultTargets.perTokenNanos();
     }
 
     /** Whether the queue lasts so long that a host that is filled for it pays, whatever a single step gains. */
@@ -220,6 +230,7 @@ public final class TierRules {
         steps++;
         hostTokens += draft.load(0).cpuRows() + draft.load(1).cpuRows();
         sequenceSteps += draft.state().host().size();
+        hadInFlight |= !draft.state().inFlight().isEmpty();
         sinceRotation = draft.notesRotation() ? 0 : sinceRotation + 1;
         GpuKvLimit found = draft.foundGpuKvLimit();
         if (found != null) {
@@ -241,17 +252,18 @@ public final class TierRules {
         hostNanosPerToken = perToken > 0 ? perToken : hostNanosPerToken;
         missesTargets = isLate(state.host(), perToken) || isLate(state.inFlight(), perToken);
         // sequences that were late for long stay late by their mean, however fast the host is since (ADR 142)
-        boolean grows = missesTargets && (!state.inFlight().isEmpty() || isLate(state.host(), recent(state.now())));
+        boolean grows = missesTargets && (hadInFlight || isLate(state.host(), recent(state.now())));
         correction = grows ? Math.min(MAX_CORRECTION, correction * GROWTH) : Math.max(1, correction / SHRINKAGE);
         measuredNanos = state.now();
         steps = 0;
         sequenceSteps = 0;
         hostTokens = 0;
+        hadInFlight = !state.inFlight().isEmpty();
     }
 
     /**
      * Nanoseconds between two tokens of a sequence on the host since the last measurement, if all took turns; infinite
-     * if none had a token. Tokens in flight are not known to have ended, so it holds only where there are none.
+     * if none had a token. Tokens in flight do not count, so it holds only where there were none.
      */
     private double recent(long now) {
         return hostTokens == 0

@@ -62,7 +62,7 @@ class HostContextTest {
         }
         Sequence candidate = sequence(committer, 2, new int[] {1, 2, 3, 4, 5, 6, 7, 8});
         StepDraft draft = new StepDraft(state, BUDGET);
-        return new Counted(hit, draft.maxHostContext(candidate), draft.expectedHostContext(candidate));
+        return new Counted(hit, draft.maxHostContext(candidate), draft.expectedHostContext(List.of(candidate)));
     }
 
     /** Prompts of 18, 18 and 8 tokens, and at most 100 tokens with the output. */
@@ -106,11 +106,11 @@ class HostContextTest {
                 () -> blocks.undoHostStart(starting));
         for (Runnable move : all.subList(0, moves)) {
             if (askedBefore) {
-                blocks.expectedHostContext(candidate);
+                blocks.expectedHostContext(List.of(candidate));
             }
             move.run();
         }
-        return blocks.expectedHostContext(candidate);
+        return blocks.expectedHostContext(List.of(candidate));
     }
 
     @Test

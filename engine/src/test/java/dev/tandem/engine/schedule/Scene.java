@@ -29,6 +29,7 @@ public final class Scene {
     private final List<Sequence> sequences = new ArrayList<>();
     private int limit = 500;
     private int content;
+    private LatencyTargets targets = LatencyTargets.NONE;
 
     public Scene(int gpuBlocks, int hostBlocks, Budget budget) {
         this(new KvCache(4, gpuBlocks, hostBlocks), budget);
@@ -57,6 +58,12 @@ public final class Scene {
         return this;
     }
 
+    /** Sets the targets of sequences made from now on. */
+    public Scene targets(LatencyTargets those) {
+        targets = those;
+        return this;
+    }
+
     /** A decoding sequence of {@code length} tokens, its next one included, in GPU blocks. */
     public Sequence gpu(int length) {
         return decoding(length, KvTier.GPU);
@@ -76,7 +83,7 @@ public final class Scene {
     }
 
     private Sequence decoding(int length, KvTier tier) {
-        Sequence sequence = sequence(length - 1, LatencyTargets.NONE);
+        Sequence sequence = sequence(length - 1, targets);
         kv.start(sequence, PrefixUse.nothing(tier));
         if (!kv.grow(sequence, length - 1)) {
             throw new IllegalArgumentException("the " + tier + " pool is too small for the scene");
@@ -88,7 +95,7 @@ public final class Scene {
     }
 
     public Sequence waiting(int length) {
-        return waiting(length, LatencyTargets.NONE);
+        return waiting(length, targets);
     }
 
     public Sequence waiting(int length, LatencyTargets targets) {

@@ -18,6 +18,8 @@ import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.util.List;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /**
  * 70 s per token, of which two sub-batches may take 66.5, in 2 layers. In each a linear stage takes 10, and the GPU's
@@ -47,8 +49,12 @@ class GpuKvLimitTest {
 
     /** 21 sequences on the GPU, which has no room for another, 5 on the host, and more that wait. */
     private void fill() {
+        fill(21);
+    }
+
+    private void fill(int gpu) {
         scene.gpu(98);
-        for (int i = 0; i < 20; i++) {
+        for (int i = 0; i < gpu - 1; i++) {
             scene.gpu(94);
         }
         for (int i = 0; i < 5; i++) {
@@ -115,6 +121,87 @@ class GpuKvLimitTest {
         List.copyOf(scene.state.waiting().view()).stream().skip(3).forEach(scene.committer::remove);
         StepDraft draft = pipeline(20).draft(scene.state);
         assertThat(draft.outs()).hasSize(3);
+    }
+
+    /** With one more the host would be too slow beside 20 sequences on the GPU; with 8 more it is not beside 13. */
+    @Test
+    void severalLeaveWhereOneAloneWouldMakeTheHostTooSlow() {
+        fill();
+        for (int i = 0; i < 45; i++) {
+            scene.host(90);
+        }
+        assertThat(pipeline(20).draft(scene.state).outs()).hasSize(8);
+        List.copyOf(scene.state.waiting().view()).stream().skip(1).forEach(scene.committer::remove);
+        StepDraft draft = pipeline(20).draft(scene.state);
+        assertThat(draft.gpuBlocksKeptFree()).isPositive();
+        assertThat(draft.outs()).as("one waits, so one might leave").isEmpty();
+    }
+
+    @Test
+    void oneThatWouldMissItsTargetOnTheHostStays() {
+        scene.targets(new LatencyTargets(0, TARGET / 2));
+        for (int i = 0; i < 4; i++) {
+            scene.gpu(99);
+        }
+        scene.targets(LatencyTargets.NONE);
+        fill(16);
+        StepDraft draft = pipeline(20).draft(scene.state);
+        assertThat(draft.outs()).isNotEmpty().extracting(Sequence::key).allMatch(key -> key >= 4);
+    }
+
+    @Test
+    void noneLeavesWhereTheHostHasASequenceOfAShorterTarget() {
+        fill();
+        scene.targets(new LatencyTargets(0, TARGET / 2)).host(60);
+        StepDraft draft = pipeline(20).draft(scene.state);
+        assertThat(draft.gpuBlocksKeptFree()).isPositive();
+        assertThat(draft.outs()).isEmpty();
+    }
+
+    /** Eight must leave together, of 24 blocks each; with fewer the host would be too slow. */
+    @ParameterizedTest
+    @CsvSource({"208, 8", "58, 0"})
+    void noMoreLeaveThanTheHostHasBlocksFor(int blocks, int leave) {
+        Scene small = new Scene(POOL, 45 * 25 + blocks, BUDGET).limit(100);
+        for (int i = 0; i < 21; i++) {
+            small.gpu(94);
+        }
+        for (int i = 0; i < 45; i++) {
+            small.host(98);
+        }
+        for (int i = 0; i < 100; i++) {
+            small.waiting(40);
+        }
+        StepDraft draft = pipeline(20).draft(small.state);
+        assertThat(draft.gpuBlocksKeptFree()).isPositive();
+        assertThat(draft.outs()).hasSize(leave);
+    }
+
+    /** The second is drafted, as where steps are planned ahead, before the first has ended. */
+    @Test
+    void theNextStepDoesNotUndoWhatTheFirstSearchBegan() {
+        fill();
+        Pipeline pipeline = pipeline(20);
+        StepDraft first = pipeline.draft(scene.state);
+        assertThat(first.outs()).isNotEmpty();
+        scene.committer.commit(first);
+        StepDraft second = pipeline.draft(scene.state);
+        assertThat(second.ins()).isEmpty();
+    }
+
+    @Test
+    void sequencesThatLeaveStillCountForTheMaxOfSequences() {
+        Budget budget = new Budget(400, 26, 400);
+        fill();
+        Pipeline pipeline = new Pipeline(
+                budget,
+                new StepPredictor(TestProfile.withCpu(20), true, 0),
+                new TierRules(new LatencyTargets(0, TARGET), 0, 0),
+                Deviations.of(Fidelity.TANDEM),
+                true);
+        StepDraft draft = pipeline.draft(scene.state);
+        assertThat(draft.outs()).isNotEmpty();
+        assertThat(draft.gpuSequences() + draft.hostSequences()).isEqualTo(26);
     }
 
     @Test

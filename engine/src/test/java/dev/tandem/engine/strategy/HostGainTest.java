@@ -302,9 +302,42 @@ class HostGainTest {
     }
 
     private static HostPrompts chosen(Pipeline pipeline, Scene scene, Kind kind) {
+        return chosen(pipeline, scene, kind, GpuKvLimit.NONE);
+    }
+
+    private static HostPrompts chosen(Pipeline pipeline, Scene scene, Kind kind, GpuKvLimit limit) {
         StepDraft decodes = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
-        return HostPrompts.of(
-                decodes, pipeline.predictor(), pipeline.rules(), Set.of(kind), PIGGYBACKED, GpuKvLimit.NONE);
+        return HostPrompts.of(decodes, pipeline.predictor(), pipeline.rules(), Set.of(kind), PIGGYBACKED, limit);
+    }
+
+    /** Without a target a gain must be 15 %; a queue of 15 requests gives a host of 10 two thirds of it. */
+    @ParameterizedTest
+    @CsvSource({"0.22, 10, QUEUE_ENDS", "0.23, 10, IN_BALANCE"})
+    void theGainOfAGpuWithLessKvFillsTheHostForAQueueThatEnds(double gain, int hostTokens, HostPrompts expected) {
+        Pipeline pipeline = pipeline(TestProfile.withCpu(0.01), PIGGYBACKED);
+        Scene scene = queueThatEnds(pipeline, 26, 0);
+        assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH)).isEqualTo(HostPrompts.QUEUE_ENDS);
+        assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH, new GpuKvLimit(10, hostTokens, gain)))
+                .isEqualTo(expected);
+    }
+
+    @ParameterizedTest
+    @CsvSource({"0.149, HARDLY_GAINS", "0.15, IN_BALANCE"})
+    void theGainOfAGpuWithLessKvFillsTheHostWhileTheQueueLasts(double gain, HostPrompts expected) {
+        Pipeline pipeline = pipeline(new Budget(4000, 40, 4000), TestProfile.withCpu(100), PIGGYBACKED);
+        Scene scene = queueThatLasts(pipeline, 26, 200, 201);
+        assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH, new GpuKvLimit(10, 10, gain)))
+                .isEqualTo(expected);
+    }
+
+    @Test
+    void theGainOfAGpuWithLessKvFillsTheHostThoughAFullOneGainsNothing() {
+        Scene scene = fullGpu();
+        scene.waiting(100);
+        Pipeline pipeline = pipeline(TestProfile.withCpu(0.01), PIGGYBACKED);
+        assertThat(chosen(pipeline, scene, Kind.IN_FLIGHT)).isEqualTo(HostPrompts.NONE);
+        assertThat(chosen(pipeline, scene, Kind.IN_FLIGHT, new GpuKvLimit(10, 10, 0.2)))
+                .isEqualTo(HostPrompts.PIGGYBACKED);
     }
 
     /**

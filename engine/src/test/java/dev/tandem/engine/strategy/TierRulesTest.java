@@ -104,6 +104,30 @@ class TierRulesTest {
         }
     }
 
+    /** 250 ns per token in the mean, of which the last four have 10. */
+    @Test
+    void aHostThatWasSlowTakesAsManyAsBefore() {
+        perSequence = 24;
+        Sequence host = with(scene.host(9), 4, 0);
+        scene.committer.now(1960);
+        step();
+        double correction = rules.correction();
+        assertThat(correction).isGreaterThan(1);
+        for (int i = 0; i < 4; i++) {
+            StepDraft draft = new StepDraft(scene.state, BUDGET);
+            host.advance(host.remaining() - 1);
+            draft.add(0, host, 1, AttentionSite.CPU_FROM_HOST);
+            with(host, 1, 0);
+            scene.committer.now(1970 + 10 * i);
+            rules.completed(draft, 0);
+            assertThat(rules.missesTargets()).isTrue();
+        }
+        assertThat(rules.correction()).isLessThan(correction);
+        scene.committer.now(5000);
+        step();
+        assertThat(rules.correction()).as("no token for 3000 ns").isGreaterThan(1);
+    }
+
     @Test
     void droppedDraftsDoNotCount() {
         perSequence = 60;
