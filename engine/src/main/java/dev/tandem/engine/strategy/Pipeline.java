@@ -285,14 +285,18 @@ public record Pipeline(
         }
     }
 
-    /** Whether the host would be fast enough for the rows' sequences, and for its others, without these on the GPU. */
+    /**
+     * Whether the host would be fast enough for the rows' sequences, and for its others, without these on the GPU; or
+     * else faster than it is. Two sub-batches are late for the GPU's attention, and less of it is then left (ADR 142).
+     */
     private boolean mayMoveOut(StepDraft draft, List<Row> rows, HostPace pace) {
+        int host = draft.hostSequences();
+        double now = host == 0 ? 0 : pace.shortestTarget(draft, host, draft.expectedHostContext(List.of()));
         List<Sequence> leaving = rows.stream().map(Row::sequence).toList();
         rows.forEach(row -> draft.load(0).add(row, -1));
-        double shortest =
-                pace.shortestTarget(draft, draft.hostSequences() + leaving.size(), draft.expectedHostContext(leaving));
+        double then = pace.shortestTarget(draft, host + leaving.size(), draft.expectedHostContext(leaving));
         rows.forEach(row -> draft.load(0).add(row, 1));
-        return rules.allKeepTargets(draft.state().host(), shortest);
+        return then < now || rules.allKeepTargets(draft.state().host(), then);
     }
 
     /** Host tokens that are expected to join the batch of the GPU's decodes. */

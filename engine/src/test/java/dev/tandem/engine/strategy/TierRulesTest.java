@@ -11,6 +11,7 @@ import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.strategy.paper.Apex;
 import dev.tandem.engine.strategy.paper.Neo;
+import java.util.List;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
@@ -126,6 +127,18 @@ class TierRulesTest {
         scene.committer.now(5000);
         step();
         assertThat(rules.correction()).as("no token for 3000 ns").isGreaterThan(1);
+    }
+
+    @Test
+    void theShortestTargetOfSomeSequencesAndTheDefaultCounts() {
+        Sequence patient = scene.targets(new LatencyTargets(0, 90)).waiting(8);
+        assertThat(rules.allKeepTargets(List.of(patient, candidate), 50e-9)).isTrue();
+        assertThat(rules.allKeepTargets(List.of(patient), 51e-9))
+                .as("the default")
+                .isFalse();
+        Sequence urgent = scene.targets(new LatencyTargets(0, 40)).waiting(8);
+        assertThat(rules.allKeepTargets(List.of(urgent), 40e-9)).isTrue();
+        assertThat(rules.allKeepTargets(List.of(patient, urgent), 41e-9)).isFalse();
     }
 
     @Test
