@@ -184,7 +184,7 @@ enum HostPrompts {
 
     /** The estimate of a full GPU, or that of a GPU with less KV if it gains more. */
     private static Estimate larger(Estimate full, GpuKvLimit limit) {
-        return limit.gain() > full.weighed()
+        return limit.gain() > full.gain()
                 ? new Estimate(Kind.HOST_TOKENS_IN_BOTH, limit.hostTokens(), limit.gain())
                 : full;
     }

@@ -133,8 +133,7 @@ public record Pipeline(
             if (attention / sequences > oneBatch / (rows + sequences)) {
                 return pace; // the last host token does not pay in one batch
             }
-            double twoBatches = predictor.pipelinedInBoth(rows, gpu.gpuTokens(), sequences, context, 0, 0);
-            return Math.min(oneBatch / TierRules.MAX_PACE, twoBatches / TierRules.MAX_PACE_IN_SUB_BATCHES);
+            return predicted(gpu, sequences, context);
         }
 
         @Override
@@ -204,12 +203,13 @@ public record Pipeline(
         draft.keepGpuBlocksFree(rules.gpuBlocksKeptFree(), rules::toleratesDefaultTarget);
         if (!kept.evicted()) {
             rules.rotate(draft, pace);
-            // a step that is planned before the search ahead of it has ended does not undo what that began
-            if (draft.gpuBlocksKeptFree() == 0 && !searchesGpuKvLimit(draft)) {
-                GpuTier.swapIn(draft);
-            }
         }
         GpuKvLimit limit = gpuKvLimit(draft);
+        // a step that is planned before the search ahead of it has ended does not undo what that began
+        boolean begins = draft.foundGpuKvLimit() != null && limit.freeBlocks() > 0;
+        if (!kept.evicted() && draft.gpuBlocksKeptFree() == 0 && !begins) {
+            GpuTier.swapIn(draft);
+        }
         HostPrompts hostPrompts = HostPrompts.of(draft, predictor, rules, kinds, piggybacking, limit);
         draft.note(hostPrompts.note());
         limitGpuKv(draft, hostPrompts, limit, pace);
@@ -246,25 +246,19 @@ public record Pipeline(
 
     /** How much KV the GPU is to hold: found anew in some steps, in others as it was last found. */
     private GpuKvLimit gpuKvLimit(StepDraft draft) {
-        if (!rules.gpuKvLimitIsDue()) {
-            return mayLimitGpuKv(draft) ? rules.gpuKvLimit() : GpuKvLimit.NONE;
-        }
-        GpuKvLimit limit = searchesGpuKvLimit(draft) ? GpuKvLimitSearch.find(draft, this) : GpuKvLimit.NONE;
-        draft.noteGpuKvLimit(limit);
-        return limit;
-    }
-
-    private boolean searchesGpuKvLimit(StepDraft draft) {
-        return rules.gpuKvLimitIsDue() && mayLimitGpuKv(draft);
-    }
-
-    private boolean mayLimitGpuKv(StepDraft draft) {
-        return !draft.state().waiting().isEmpty()
+        // beside the few decodes that a limit leaves, no token need hide
+        boolean applies = !draft.state().waiting().isEmpty()
                 && draft.load(0).gpuRows() > 0
                 && rules.defaultTargets().perTokenNanos() > 0
                 && deviations.has(Deviation.SAME_LAYER)
                 && kinds.contains(Kind.HOST_TOKENS_IN_BOTH)
-                && predictor.hidesOneBesideDecodes(draft.load(0));
+                && (rules.gpuKvLimit().freeBlocks() > 0 || predictor.hidesOneBesideDecodes(draft.load(0)));
+        if (!rules.gpuKvLimitIsDue()) {
+            return applies ? rules.gpuKvLimit() : GpuKvLimit.NONE;
+        }
+        GpuKvLimit limit = applies ? GpuKvLimitSearch.find(draft, this) : GpuKvLimit.NONE;
+        draft.noteGpuKvLimit(limit);
+        return limit;
     }
 
     /**
@@ -287,16 +281,32 @@ public record Pipeline(
 
     /**
      * Whether the host would be fast enough for the rows' sequences, and for its others, without these on the GPU; or
-     * else faster than it is. Two sub-batches are late for the GPU's attention, and less of it is then left (ADR 142).
+     * else is predicted to be faster. Two sub-batches are late for the GPU's attention, and less of it is then left
+     * (ADR 142).
      */
     private boolean mayMoveOut(StepDraft draft, List<Row> rows, HostPace pace) {
+        Load gpu = draft.load(0);
         int host = draft.hostSequences();
-        double now = host == 0 ? 0 : pace.shortestTarget(draft, host, draft.expectedHostContext(List.of()));
-        List<Sequence> leaving = rows.stream().map(Row::sequence).toList();
-        rows.forEach(row -> draft.load(0).add(row, -1));
-        double then = pace.shortestTarget(draft, host + leaving.size(), draft.expectedHostContext(leaving));
-        rows.forEach(row -> draft.load(0).add(row, 1));
-        return then < now || rules.allKeepTargets(draft.state().host(), then);
+        int with = host + rows.size();
+        double now = host == 0 ? 0 : predicted(gpu, host, (int) (draft.expectedHostContext(List.of()) / host));
+        long tokens = draft.expectedHostContext(rows.stream().map(Row::sequence).toList());
+        rows.forEach(row -> gpu.add(row, -1));
+        double then = predicted(gpu, with, (int) (tokens / with));
+        double shortest = pace.shortestTarget(draft, with, tokens);
+        rows.forEach(row -> gpu.add(row, 1));
+        return then < now
+                || (rules.allKeepTargets(draft.state().host(), shortest)
+                        && rules.allKeepTargets(draft.state().inFlight(), shortest));
+    }
+
+    /**
+     * The shortest target, in seconds, that host sequences of one context keep beside the GPU's decodes in steps
+     * without prompts: in one batch or in two, whichever is shorter.
+     */
+    private double predicted(Load gpu, int sequences, int context) {
+        double oneBatch = predictor.sameLayer(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
+        double twoBatches = predictor.pipelinedInBoth(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
+        return Math.min(oneBatch / TierRules.MAX_PACE, twoBatches / TierRules.MAX_PACE_IN_SUB_BATCHES);
     }
 
     /** Host tokens that are expected to join the batch of the GPU's decodes. */
