@@ -28,8 +28,8 @@ public final class Recorder implements EngineListener {
      * @param firstToken time to first token of each request, in ms
      * @param interToken time between two tokens, in ms
      * @param perToken mean time per output token after the first, of each finished request, in ms
-     * @param perTokenHere mean time per output token since the opening, of each request that had 64 tokens or more
-     *     since then, finished or not, in ms
+     * @param perTokenSinceOpening mean time per output token since the opening, of each request that had 64 tokens or
+     *     more since then, finished or not, in ms
      * @param endToEnd time from arrival to end, of each finished request, in ms
      */
     public record Counts(
@@ -43,11 +43,11 @@ public final class Recorder implements EngineListener {
             double[] firstToken,
             double[] interToken,
             double[] perToken,
-            double[] perTokenHere,
+            double[] perTokenSinceOpening,
             double[] endToEnd) {}
 
     /** Min tokens of a request since the opening before its mean time counts: some seconds of decoding. */
-    private static final int MIN_TOKENS_HERE = 64;
+    private static final int MIN_TOKENS = 64;
 
     private int finished;
     private long steps;
@@ -61,8 +61,8 @@ public final class Recorder implements EngineListener {
     private final Samples interToken = new Samples();
     private final Samples perToken = new Samples();
     private final Samples endToEnd = new Samples();
-    /** By the ids of requests. */
-    private final Map<String, Tokens> here = new HashMap<>();
+    /** Tokens of each request since the opening, by its id. */
+    private final Map<String, Tokens> sinceOpening = new HashMap<>();
 
     /** Tokens after the first of a request, since the opening. */
     private static final class Tokens {
@@ -104,7 +104,7 @@ public final class Recorder implements EngineListener {
         interToken.count = 0;
         perToken.count = 0;
         endToEnd.count = 0;
-        here.clear();
+        sinceOpening.clear();
     }
 
     /** Steps since {@link #open}. */
@@ -125,8 +125,8 @@ public final class Recorder implements EngineListener {
                 firstToken.toArray(),
                 interToken.toArray(),
                 perToken.toArray(),
-                here.values().stream()
-                        .filter(tokens -> tokens.count >= MIN_TOKENS_HERE)
+                sinceOpening.values().stream()
+                        .filter(tokens -> tokens.count >= MIN_TOKENS)
                         .mapToDouble(Tokens::meanMillis)
                         .toArray(),
                 endToEnd.toArray());
@@ -151,7 +151,7 @@ public final class Recorder implements EngineListener {
     public synchronized void nextToken(Request request, long sincePrevious) {
         outputTokens++;
         interToken.add(sincePrevious / 1e6);
-        Tokens tokens = here.computeIfAbsent(request.id(), ignored -> new Tokens());
+        Tokens tokens = sinceOpening.computeIfAbsent(request.id(), ignored -> new Tokens());
         tokens.count++;
         tokens.nanos += sincePrevious;
     }

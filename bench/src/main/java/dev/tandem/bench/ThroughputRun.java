@@ -124,7 +124,7 @@ public final class ThroughputRun {
         result.put("window", "steady");
         // "by output" alone added such requests in the window, too; earlier windows drew each equally often
         result.put("first_requests", "by output, until the window");
-        Statistics.put(result, "window_tpot", counts.perTokenHere());
+        Statistics.put(result, "window_tpot", counts.perTokenSinceOpening());
         result.put("drift_between_halves", Statistics.rounded(second / firstRate - 1));
         double balance = (double) counts.prefillTokens() / Math.max(1, counts.outputTokens());
         result.put("prefill_balance", Statistics.rounded(balance / workload.promptFraction()));

@@ -85,11 +85,11 @@ class RecorderTest {
         recorder.open();
         recorder.firstToken(REQUEST, 8_000_000);
         nextTokens(REQUEST, 63, 2_000_000);
-        assertThat(recorder.snapshot().perTokenHere()).isEmpty();
+        assertThat(recorder.snapshot().perTokenSinceOpening()).isEmpty();
         nextTokens(REQUEST, 1, 66_000_000);
         nextTokens(request("short"), 63, 1_000_000);
         nextTokens(request("other"), 70, 5_000_000);
-        assertThat(recorder.snapshot().perTokenHere()).containsExactlyInAnyOrder(3, 5);
+        assertThat(recorder.snapshot().perTokenSinceOpening()).containsExactlyInAnyOrder(3, 5);
         assertThat(recorder.snapshot().perToken()).as("none has finished").isEmpty();
     }
 

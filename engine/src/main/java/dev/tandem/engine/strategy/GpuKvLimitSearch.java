@@ -10,7 +10,7 @@ import java.util.List;
 import java.util.Locale;
 
 /**
- * How much KV the GPU holds while requests wait and there is a target per token (ADR 141).
+ * Finds how much KV the GPU is to hold while requests wait and there is a target per token (ADRs 141 and 142).
  *
  * <p>Two sub-batches take as long as the GPU does. A host token adds a row to the GPU's GEMMs; a GPU decode adds its
  * attention besides, which on a small card takes several times as long. So within a target, two sub-batches may do more

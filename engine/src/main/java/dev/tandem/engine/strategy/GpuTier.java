@@ -87,7 +87,7 @@ final class GpuTier {
      * That relieves the GPU of most attention. So many leave as may leave together, and fewer where the host has no
      * room for more to grow.
      *
-     * @param max sequences that leave
+     * @param max number of sequences that leave
      * @param mayLeave whether the sequences of some rows may leave together
      */
     static void swapOutLongest(StepDraft draft, int max, Predicate<List<Row>> mayLeave) {

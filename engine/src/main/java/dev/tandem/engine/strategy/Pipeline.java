@@ -133,7 +133,7 @@ public record Pipeline(
             if (attention / sequences > oneBatch / (rows + sequences)) {
                 return pace; // the last host token does not pay in one batch
             }
-            return predicted(gpu, sequences, context);
+            return predictedTarget(gpu, sequences, context);
         }
 
         @Override
@@ -246,7 +246,7 @@ public record Pipeline(
 
     /** How much KV the GPU is to hold: found anew in some steps, in others as it was last found. */
     private GpuKvLimit gpuKvLimit(StepDraft draft) {
-        // beside the few decodes that a limit leaves, no token need hide
+        // the few decodes that a limit leaves may hide no token, and do not end it
         boolean applies = !draft.state().waiting().isEmpty()
                 && draft.load(0).gpuRows() > 0
                 && rules.defaultTargets().perTokenNanos() > 0
@@ -287,14 +287,14 @@ public record Pipeline(
     private boolean mayMoveOut(StepDraft draft, List<Row> rows, HostPace pace) {
         Load gpu = draft.load(0);
         int host = draft.hostSequences();
-        int with = host + rows.size();
-        double now = host == 0 ? 0 : predicted(gpu, host, (int) (draft.expectedHostContext(List.of()) / host));
+        int hostAfter = host + rows.size();
+        double before = host == 0 ? 0 : predictedTarget(gpu, host, (int) (draft.expectedHostContext(List.of()) / host));
         long tokens = draft.expectedHostContext(rows.stream().map(Row::sequence).toList());
         rows.forEach(row -> gpu.add(row, -1));
-        double then = predicted(gpu, with, (int) (tokens / with));
-        double shortest = pace.shortestTarget(draft, with, tokens);
+        double after = predictedTarget(gpu, hostAfter, (int) (tokens / hostAfter));
+        double shortest = pace.shortestTarget(draft, hostAfter, tokens);
         rows.forEach(row -> gpu.add(row, 1));
-        return then < now
+        return after < before
                 || (rules.allKeepTargets(draft.state().host(), shortest)
                         && rules.allKeepTargets(draft.state().inFlight(), shortest));
     }
@@ -303,7 +303,7 @@ public record Pipeline(
      * The shortest target, in seconds, that host sequences of one context keep beside the GPU's decodes in steps
      * without prompts: in one batch or in two, whichever is shorter.
      */
-    private double predicted(Load gpu, int sequences, int context) {
+    private double predictedTarget(Load gpu, int sequences, int context) {
         double oneBatch = predictor.sameLayer(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
         double twoBatches = predictor.pipelinedInBoth(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
         return Math.min(oneBatch / TierRules.MAX_PACE, twoBatches / TierRules.MAX_PACE_IN_SUB_BATCHES);

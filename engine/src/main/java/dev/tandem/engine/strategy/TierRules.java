@@ -160,7 +160,10 @@ public final class TierRules {
         return meanStepSeconds;
     }
 
-    /** Blocks of the GPU's pool that stay free by {@link GpuKvLimit}, as it was last found. */
+    /**
+     * Blocks of the GPU's pool that stay free since {@link GpuKvLimit} was last found; 0 if no prompts were to start on
+     * the host then.
+     */
     int gpuBlocksKeptFree() {
         return gpuBlocksKeptFree;
     }
@@ -252,7 +255,7 @@ public final class TierRules {
         hostNanosPerToken = perToken > 0 ? perToken : hostNanosPerToken;
         missesTargets = isLate(state.host(), perToken) || isLate(state.inFlight(), perToken);
         // sequences that were late for long stay late by their mean, however fast the host is since (ADR 142)
-        boolean grows = missesTargets && (hadInFlight || isLate(state.host(), recent(state.now())));
+        boolean grows = missesTargets && (hadInFlight || isLate(state.host(), recentNanosPerToken(state.now())));
         correction = grows ? Math.min(MAX_CORRECTION, correction * GROWTH) : Math.max(1, correction / SHRINKAGE);
         measuredNanos = state.now();
         steps = 0;
@@ -265,7 +268,7 @@ public final class TierRules {
      * Nanoseconds between two tokens of a sequence on the host since the last measurement, if all took turns; infinite
      * if none had a token. Tokens in flight do not count, so it holds only where there were none.
      */
-    private double recent(long now) {
+    private double recentNanosPerToken(long now) {
         return hostTokens == 0
                 ? Double.POSITIVE_INFINITY
                 : (now - measuredNanos) * ((double) sequenceSteps / steps) / hostTokens;
