@@ -69,6 +69,9 @@ final class BenchReport {
         cost.corrections()
                 .forEach((component, factor) -> result.put(
                         "correction_" + component.name().toLowerCase(Locale.ROOT), Statistics.rounded(factor)));
+        if (cost.measuredSubBatches()) {
+            result.put("correction_sub_batches", Statistics.rounded(cost.subBatchesFactor()));
+        }
     }
 
     static String now() {

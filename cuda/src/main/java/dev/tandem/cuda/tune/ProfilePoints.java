@@ -33,7 +33,8 @@ record ProfilePoints(
     private static final int STAIRS = 1280;
 
     private static final int[] LONG_PROMPTS = {1536, 1792, 2048, 3072, MAX_PROMPT};
-    private static final int[] ROWS = {1, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512};
+    /** Row counts of steps without prompts; up to 64 all multiples of 8, because sub-batches are not padded. */
+    private static final int[] ROWS = {1, 8, 16, 24, 32, 40, 48, 56, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512};
 
     /**
      * The sizes up to what an executor allows.

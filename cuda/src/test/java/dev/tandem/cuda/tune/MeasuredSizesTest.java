@@ -24,12 +24,15 @@ class MeasuredSizesTest {
     @Test
     void aProfileOfALargeExecutorHasAllPoints() {
         ProfilePoints points = ProfilePoints.of(512, 8192, 100_000, 1000);
-        assertThat(points.rows()).hasSize(16).endsWith(512);
+        assertThat(points.rows())
+                .startsWith(1, 8, 16, 24, 32, 40, 48, 56, 64, 96)
+                .hasSize(18)
+                .endsWith(512);
         assertThat(points.prompts()).startsWith(576, 640, 704).endsWith(1216, 1280, 1536, 1792, 2048, 3072, 4096);
         assertThat(points.prefills()).containsExactly(128, 512, 2048);
         assertThat(points.contexts()).containsExactly(512, 2048, 8192, 32_768, 131_072);
         assertThat(points.transfers()).containsExactly(1, 8, 64, 512);
-        assertThat(points.count()).isEqualTo(16 + 17 + 3 + 5 + 4);
+        assertThat(points.count()).isEqualTo(18 + 17 + 3 + 5 + 4);
     }
 
     @Test

@@ -14,7 +14,7 @@ import dev.tandem.engine.step.StepTimes;
 /**
  * Corrects the cost model by the times that the executor measures in each step ({@link StepTimes}). A component that
  * the executor does not measure stays as profiled. The CPU executor measures all components, the CUDA executor only CPU
- * attention. The error of whole steps is learned with both.
+ * attention. The error of whole steps is learned with both, and that of two sub-batches apart.
  *
  * <p>Owned by: engine thread.
  */
@@ -39,6 +39,9 @@ public final class Calibrator implements PolicyScheduler.Calibration {
         StepTimes times = result.times();
         Load zero = draft.load(0);
         Load one = draft.load(1);
+        if (seconds > 0 && isOfSubBatchesAlone(draft)) {
+            cost.observeSubBatches(predicted, seconds);
+        }
         int layers = cost.layers();
         if (draft.shape() != Shape.ASYNC && draft.resumed().isEmpty()) {
             // with in-flight tokens the number of rows differs from layer to layer
@@ -72,6 +75,18 @@ public final class Calibrator implements PolicyScheduler.Calibration {
                 times.prefillAttention());
         learn(Component.GPU_ATTENTION, layers * cost.gpuAttention(zero.gpuTokens()), times.gpuAttention());
         learn(Component.TRANSFER, cost.transfer(movedTokens(draft) * kvBytesPerToken), times.transfer());
+    }
+
+    /** Whether a step has two sub-batches, and neither prompts, copies nor tokens in flight. */
+    private static boolean isOfSubBatchesAlone(StepDraft draft) {
+        Load zero = draft.load(0);
+        Load one = draft.load(1);
+        return draft.shape() == Shape.PIPELINE
+                && one.rows() > 0
+                && zero.rows() + one.rows() == zero.gpuRows() + zero.cpuRows() + one.gpuRows() + one.cpuRows()
+                && draft.ins().isEmpty()
+                && draft.outs().isEmpty()
+                && draft.state().inFlight().isEmpty();
     }
 
     private static long movedTokens(StepDraft draft) {

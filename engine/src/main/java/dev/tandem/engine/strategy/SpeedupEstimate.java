@@ -253,7 +253,7 @@ public final class SpeedupEstimate {
     /**
      * Output tokens per second with a number of GPU decodes and the best number of host tokens, none included, all of
      * one context, in two sub-batches or in one batch by the kind. Host tokens are of sequences that are on the host,
-     * that wait, or that the GPU holds beyond that number.
+     * that wait, or that the GPU holds beyond that number. Two sub-batches take as long as they were measured to.
      *
      * @param decodes a draft with the GPU's decodes of the current state
      */
@@ -263,7 +263,7 @@ public final class SpeedupEstimate {
         int max = max(decodes, context, gpuRows, Math.max(0, -others), Math.max(0, others));
         Seconds step = switch (kind) {
             case SAME_LAYER -> predictor::sameLayer;
-            case HOST_TOKENS_IN_BOTH -> predictor::pipelinedInBoth;
+            case HOST_TOKENS_IN_BOTH -> predictor::asMeasuredInBoth;
             case IN_FLIGHT, TWO_SUB_BATCHES, TWO_SUB_BATCHES_WITH_PROMPTS ->
                 throw new IllegalStateException("no rate of " + kind);
         };

@@ -338,6 +338,11 @@ public final class StepPredictor {
                         lastWork(rows + zero, attention));
     }
 
+    /** Seconds of the same step, by how much longer such steps took than predicted ({@link CostModel}). */
+    double asMeasuredInBoth(int rows, long tokens, int hostTokens, int hostContext, int promptRows, long pairs) {
+        return cost.subBatchesFactor() * pipelinedInBoth(rows, tokens, hostTokens, hostContext, promptRows, pairs);
+    }
+
     /**
      * The work that a step does.
      *

@@ -9,6 +9,7 @@ import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.CpuTasks;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.step.StepTimes;
@@ -54,6 +55,71 @@ class CalibratorTest {
         double stage = cost.cpuAttention(1, 20);
         slowStage(scene);
         assertThat(cost.cpuAttention(1, 20)).isEqualTo(stage);
+    }
+
+    /** A step of two sub-batches that is predicted at 10 s and takes 11. */
+    private void slowSubBatches(StepDraft draft) {
+        draft.shape(Shape.PIPELINE);
+        StepResult result = new StepResult(0, List.of(), List.of(), List.of(), StepTimes.NONE);
+        for (int i = 0; i < 1000; i++) {
+            calibrator.observe(draft, result, 10, 11);
+        }
+    }
+
+    /** Two sub-batches: a decode of the GPU, and two host tokens. */
+    private static StepDraft subBatches(Scene scene) {
+        StepDraft draft = new StepDraft(scene.state, BUDGET);
+        draft.add(0, scene.gpu(20), 1, AttentionSite.GPU_FROM_GPU);
+        draft.add(0, scene.host(20), 1, AttentionSite.CPU_FROM_HOST);
+        draft.add(1, scene.host(20), 1, AttentionSite.CPU_FROM_HOST);
+        return draft;
+    }
+
+    @Test
+    void stepsOfTwoSubBatchesTeachHowMuchLongerTheyTake() {
+        assertThat(cost.subBatchesFactor()).isEqualTo(1);
+        assertThat(cost.measuredSubBatches()).isFalse();
+        slowSubBatches(subBatches(new Scene(10, 100, BUDGET)));
+        assertThat(cost.subBatchesFactor()).isCloseTo(1.1, within(1e-3));
+        assertThat(cost.measuredSubBatches()).isTrue();
+    }
+
+    @Test
+    void oneStallIsNotLearnedForLong() {
+        StepDraft draft = subBatches(new Scene(10, 100, BUDGET));
+        draft.shape(Shape.PIPELINE);
+        calibrator.observe(draft, new StepResult(0, List.of(), List.of(), List.of(), StepTimes.NONE), 1, 1000);
+        assertThat(cost.subBatchesFactor()).isBetween(1.001, 1.002);
+    }
+
+    @Test
+    void stepsWithOtherWorkSayNothingOfTwoSubBatches() {
+        Scene prompts = new Scene(10, 100, BUDGET);
+        StepDraft withPrompt = subBatches(prompts);
+        withPrompt.add(0, prompts.waiting(9), 9, AttentionSite.GPU_FROM_GPU);
+        slowSubBatches(withPrompt);
+
+        Scene copies = new Scene(10, 100, BUDGET);
+        StepDraft swapsIn = subBatches(copies);
+        swapsIn.bringIn(copies.host(4));
+        slowSubBatches(swapsIn);
+
+        Scene full = new Scene(10, 100, BUDGET);
+        StepDraft swapsOut = subBatches(full);
+        swapsOut.moveOut(0);
+        swapsOut.add(0, full.gpu(4), 1, AttentionSite.GPU_FROM_GPU);
+        slowSubBatches(swapsOut);
+
+        Scene flying = new Scene(10, 100, BUDGET);
+        flying.inFlight(8);
+        slowSubBatches(subBatches(flying));
+
+        Scene alone = new Scene(10, 100, BUDGET);
+        StepDraft oneBatch = new StepDraft(alone.state, BUDGET);
+        oneBatch.add(0, alone.gpu(20), 1, AttentionSite.GPU_FROM_GPU);
+        slowSubBatches(oneBatch);
+
+        assertThat(cost.measuredSubBatches()).isFalse();
     }
 
     /** A step of async overlap during which the CPU computed tasks of 20 tokens, half as fast as profiled. */

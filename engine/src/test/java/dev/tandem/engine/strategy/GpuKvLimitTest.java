@@ -80,6 +80,19 @@ class GpuKvLimitTest {
         assertThat(draft.note()).startsWith("220 of 520 GPU blocks stay free");
     }
 
+    /** Steps of 66.5 s that take longer leave time for fewer sequences, and then less than a gain of 5 %. */
+    @ParameterizedTest
+    @CsvSource({"0.9, 15", "1, 12", "1.06, 10", "1.1, 0"})
+    void theMeasuredTimeOfTwoSubBatchesCounts(double measured, int sequences) {
+        fill();
+        CostModel cost = TestProfile.withCpu(20);
+        for (int i = 0; i < 1000; i++) {
+            cost.observeSubBatches(1, measured);
+        }
+        StepDraft draft = pipeline(cost, Deviations.of(Fidelity.TANDEM)).draft(scene.state);
+        assertThat(draft.gpuBlocksKeptFree()).isEqualTo(sequences == 0 ? 0 : POOL - sequences * BLOCKS);
+    }
+
     @Test
     void theGpuIsFullWhereTheCpuIsSlow() {
         fill();
