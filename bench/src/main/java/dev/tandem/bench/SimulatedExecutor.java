@@ -31,19 +31,24 @@ import java.util.Queue;
 /**
  * Simulates step plans: instead of computing, it advances a virtual clock by the time that a profile predicts.
  *
- * <p>The GPU's time is the sum of its components, with tokens padded to the size of a CUDA graph. CPU attention is one
- * queue, served at the CPU's full bandwidth. An in-flight token rejoins at a layer once its attention is back, as on
- * hardware. Not simulated: swaps beyond what delays the first layer, and what copies take of the GPU.
+ * <p>The GPU's time is the sum of its components. Tokens of one batch are padded to the size of a CUDA graph. CPU
+ * attention is one queue, served at the CPU's full bandwidth. An in-flight token rejoins at a layer once its attention
+ * is back, as on hardware. Not simulated: swaps beyond what delays the first layer, and what copies take of the GPU.
  *
  * <p>Owned by: the thread that simulates.
  */
 public final class SimulatedExecutor implements Executor {
     private static final Comparator<HostToken> FIRST_READY = Comparator.comparingDouble(token -> token.ready);
 
-    /** The numbers of tokens for which decode graphs exist; larger steps are padded to multiples of the last. */
-    private static final int[] BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64};
+    /** The numbers of tokens for which decode graphs exist; larger steps have multiples of {@link #BUCKET_STEP}. */
+    private static final int[] BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160};
 
     private static final int BUCKET_STEP = 64;
+    /** GEMMs copy multiples of so many rows (gemm_wgmma.cu), those of a library multiples of {@link #BUCKET_STEP}. */
+    private static final int COPIED_ROWS = 8;
+    /** Max rows of gemm_wgmma.cu; more are the library's. */
+    private static final int MAX_WGMMA_ROWS = 192;
+
     /** Min slots of a step that has in-flight tokens. */
     private static final int MIN_SLOTS = 8;
     /** Max slots that are always computed at all layers. */
@@ -406,7 +411,7 @@ public final class SimulatedExecutor implements Executor {
                     pairs += span.pairs(chunk.start(), chunk.rows());
                 }
             }
-            linear[b] = rows == 0 && batches == 2 ? 0 : machine.linear(padded(rows));
+            linear[b] = rows == 0 && batches == 2 ? 0 : machine.linear(batches == 2 ? gemmRows(rows) : padded(rows));
             gpu[b] = (gpuTokens > 0 ? machine.gpuAttention(gpuTokens) : 0)
                     + (pairs > 0 ? machine.prefillAttention(pairs) : 0);
             cpu[b] = machine.cpuAttention(cpuRows, cpuTokens);
@@ -436,7 +441,7 @@ public final class SimulatedExecutor implements Executor {
                 .flatMap(batch -> batch.chunks().stream())
                 .filter(chunk -> chunk.sampler().isPresent())
                 .count();
-        return outputs == 0 ? 0 : machine.linear(padded(outputs));
+        return outputs == 0 ? 0 : machine.linear(gemmRows(outputs));
     }
 
     /** The exposed time of swaps: they overlap with the step, but the first layer waits for its copies. */
@@ -444,6 +449,11 @@ public final class SimulatedExecutor implements Executor {
         long tokens = plan.swaps().stream().mapToLong(Swap::tokens).sum(); // each in the layers of one group
         long bytes = tokens * limits.kvBytesPerToken() / limits.layout().groups();
         return tokens == 0 ? 0 : machine.transfer(bytes) / limits.layers();
+    }
+
+    /** Rows that the GEMMs of a sub-batch read and write; the CUDA executor does not pad it to the size of a graph. */
+    private static int gemmRows(int rows) {
+        return rows > MAX_WGMMA_ROWS ? roundUp(rows) : (rows + COPIED_ROWS - 1) / COPIED_ROWS * COPIED_ROWS;
     }
 
     /** Pads a number of tokens to the size of a graph. */

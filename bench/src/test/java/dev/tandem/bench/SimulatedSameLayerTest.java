@@ -13,10 +13,13 @@ import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.SubBatch;
+import java.util.Collections;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** The simulated time of a step with host tokens, and how much of it the GPU waits for the CPU. */
 class SimulatedSameLayerTest {
@@ -120,5 +123,21 @@ class SimulatedSameLayerTest {
 
     private static List<SubBatch> two(Chunk first, Chunk second) {
         return List.of(new SubBatch(List.of(first)), new SubBatch(List.of(second)));
+    }
+
+    /** GEMMs take a second per row and layer, all else nothing. */
+    private static final String BY_ROWS = PROFILE.replace("linear 1 10", "linear 1 1")
+            .replace("linear 1000 10", "linear 1000 1000")
+            .replaceAll("(attention\\S* \\d+) \\S+", "$1 1e-9")
+            .replaceAll("(overhead) \\S+", "$1 0");
+
+    /** Sub-batches have no graph, but their GEMMs copy eight rows at a time; a host token alone takes 8 s per layer. */
+    @ParameterizedTest
+    @CsvSource({"3, 4, 8", "33, 48, 40", "65, 96, 72", "129, 160, 136", "193, 256, 256"})
+    void oneBatchIsPaddedToTheSizesOfGraphs(int rows, double oneBatch, double subBatch) {
+        List<Chunk> decodes = Collections.nCopies(rows, gpu(1));
+        assertThat(times(BY_ROWS, List.of(new SubBatch(decodes))).seconds()).isCloseTo(2 * oneBatch, within(1e-6));
+        List<SubBatch> two = List.of(new SubBatch(decodes), new SubBatch(List.of(host(1))));
+        assertThat(times(BY_ROWS, two).seconds()).isCloseTo(2 * (subBatch + 8), within(1e-6));
     }
 }

@@ -45,9 +45,6 @@ public final class MemoryLoad implements AutoCloseable {
     private static final int BLOCKS_PER_MULTIPROCESSOR = 4;
     private static final int MAX_PAUSE_NANOS = 200_000;
     private static final int BISECTIONS = 14;
-    /** Not tuned: one search of 540 GB/s on 8 multiprocessors of an H200 ended at 466 (4bc988a). */
-    private static final int MAX_SEARCHES = 3;
-
     private static final int MEASUREMENTS = 5;
     /** Kernels that run before a measurement counts, while kernels with the last pause may still run. */
     private static final int UNTIMED = 6;
@@ -137,16 +134,10 @@ public final class MemoryLoad implements AutoCloseable {
         kernel.launch(on, blocks, 1, data.address(), words, WORDS, turns, nanos, pause, data.address());
     }
 
-    /**
-     * Finds the pause, and returns the bytes per microsecond that it leaves. A disturbed measurement can lead a
-     * bisection astray, so there are several.
-     */
+    /** Finds the pause, and returns the bytes per microsecond that it leaves. */
     private double calibrate(Device device, Kernel kernel, Stream timed, double wanted) {
-        double kept = Double.POSITIVE_INFINITY;
-        for (int i = 0; i < MAX_SEARCHES && Math.abs(kept / wanted - 1) > TOLERANCE; i++) {
-            pauseNanos = pause(device, kernel, timed, wanted);
-            kept = measure(device, kernel, timed);
-        }
+        pauseNanos = pause(device, kernel, timed, wanted);
+        double kept = measure(device, kernel, timed);
         if (Math.abs(kept / wanted - 1) > TOLERANCE) {
             throw new CudaException(String.format(
                     Locale.ROOT,

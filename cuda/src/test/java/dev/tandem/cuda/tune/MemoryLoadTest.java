@@ -26,12 +26,13 @@ class MemoryLoadTest {
     }
 
     /**
-     * An H200's 8 multiprocessors read 300 GB/s at least, whatever the others do; the imitated cards are for an H100.
+     * With the longest pause 8 multiprocessors of three H200s read 465 to 473 GB/s, and of an H100 530 or more. An
+     * H200's 8 read 300 at least, whatever the others do; the other imitated cards are for an H100.
      *
      * @param gpu part of its name; empty for any
      */
     @ParameterizedTest
-    @CsvSource({"8, 540e3, ''", "8, 270e3, H100", "24, 590e3, H100"})
+    @CsvSource({"8, 300e3, ''", "8, 540e3, H100", "8, 270e3, H100", "24, 590e3, H100"})
     void leavesTheWantedBandwidth(int multiprocessors, double wanted, String gpu) {
         try (Device device = device(multiprocessors)) {
             assumeThat(device.name()).contains(gpu);

@@ -10,8 +10,8 @@ import java.util.Map;
  * over profiled time; that of CPU attention is weighted by how much of it a step has. A component that is not measured
  * stays as profiled.
  *
- * <p>Owned by: engine thread; {@link #error()}, {@link #corrections()} and {@link #extrapolated()} may be read by any
- * thread.
+ * <p>Owned by: engine thread; {@link #error()}, {@link #corrections()}, {@link #subBatchesFactor()},
+ * {@link #measuredSubBatches()} and {@link #extrapolated()} may be read by any thread.
  */
 public final class CostModel {
     /**
@@ -26,12 +26,12 @@ public final class CostModel {
      */
     private static final double FORGETTING_RATE = 1 / 1024.0;
     /**
-     * Weight of a step in the factor of two sub-batches, by which sequences may leave the GPU: half of a change in
-     * about 90 steps. Of ten simulated half hours on imitated L4s, 1/512 changes throughput by -2 to +1 % (trial builds
-     * of 60b9609).
+     * Weight of a step in {@link #subBatchesFactor()}: half of a change is learned in about 90 steps. By the factor,
+     * sequences enter the host and leave the GPU. In ten simulated half hours on imitated L4s, 1/512 changes tokens per
+     * second by -2 to +1 % (trial builds of 60b9609).
      */
     private static final double SUB_BATCHES_RATE = 1 / 128.0;
-    /** Bounds of a step's part in that factor. */
+    /** Bounds of what one step teaches of that factor, which was 0.99 to 1.08 in simulated runs; not tuned. */
     private static final double MIN_SUB_BATCHES_RATIO = 0.8;
 
     private static final double MAX_SUB_BATCHES_RATIO = 1.25;
@@ -226,8 +226,8 @@ public final class CostModel {
     }
 
     /**
-     * Measured over predicted time of steps of two sub-batches without prompts and copies; 1 until one is measured. No
-     * prediction has it, unless it says so.
+     * Measured over predicted time of steps of two sub-batches without prompts and swaps; 1 until one is measured. The
+     * predictions of this model and of single steps do not contain it.
      */
     public double subBatchesFactor() {
         return subBatches.factor;
@@ -279,14 +279,22 @@ public final class CostModel {
     }
 
     /**
-     * Learns from a step of two sub-batches without prompts and copies.
+     * Learns from a step of two sub-batches without prompts and swaps.
      *
      * @param predicted seconds, without {@link #subBatchesFactor()}
-     * @param measured seconds
+     * @param measured seconds; 0 where the step was not measured
      */
     public void observeSubBatches(double predicted, double measured) {
+        if (!(predicted > 0) || !(measured > 0)) {
+            return;
+        }
         double ratio = Math.clamp(measured / predicted, MIN_SUB_BATCHES_RATIO, MAX_SUB_BATCHES_RATIO);
         subBatches.observe(ratio / subBatches.factor, SUB_BATCHES_RATE);
+    }
+
+    /** Notes a step without two sub-batches: the factor may not hold for the next ones. */
+    public void noSubBatches() {
+        subBatches.forget();
     }
 
     /** Whether a step has taught {@link #subBatchesFactor()}. */

@@ -39,7 +39,9 @@ public final class Calibrator implements PolicyScheduler.Calibration {
         StepTimes times = result.times();
         Load zero = draft.load(0);
         Load one = draft.load(1);
-        if (seconds > 0 && isOfSubBatchesAlone(draft)) {
+        if (draft.shape() != Shape.PIPELINE) {
+            cost.noSubBatches();
+        } else if (hasDecodesAlone(draft)) {
             cost.observeSubBatches(predicted, seconds);
         }
         int layers = cost.layers();
@@ -77,11 +79,11 @@ public final class Calibrator implements PolicyScheduler.Calibration {
         learn(Component.TRANSFER, cost.transfer(movedTokens(draft) * kvBytesPerToken), times.transfer());
     }
 
-    /** Whether a step has two sub-batches, and neither prompts, copies nor tokens in flight. */
-    private static boolean isOfSubBatchesAlone(StepDraft draft) {
+    /** Whether both sub-batches have rows, and the step has neither prompts, swaps nor tokens in flight. */
+    private static boolean hasDecodesAlone(StepDraft draft) {
         Load zero = draft.load(0);
         Load one = draft.load(1);
-        return draft.shape() == Shape.PIPELINE
+        return zero.rows() > 0
                 && one.rows() > 0
                 && zero.rows() + one.rows() == zero.gpuRows() + zero.cpuRows() + one.gpuRows() + one.cpuRows()
                 && draft.ins().isEmpty()

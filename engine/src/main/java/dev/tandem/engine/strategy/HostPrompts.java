@@ -109,7 +109,7 @@ enum HostPrompts {
             return unlessQueueEnds(draft, predictor, rules, kinds, piggybacking, limit);
         }
         long target = rules.defaultTargets().perTokenNanos();
-        Estimate best = larger(SpeedupEstimate.best(predictor, kinds, target, draft), limit);
+        Estimate best = SpeedupEstimate.best(predictor, kinds, target, draft).orOf(limit);
         if (best.gain() <= 0) {
             return NONE;
         }
@@ -170,8 +170,9 @@ enum HostPrompts {
             }
             return kinds.stream().anyMatch(gains) ? PIGGYBACKED : HARDLY_GAINS;
         }
-        Estimate full =
-                larger(new SpeedupEstimate(predictor, Kind.HOST_TOKENS_IN_BOTH, target).lastingGain(draft), limit);
+        Estimate full = new SpeedupEstimate(predictor, Kind.HOST_TOKENS_IN_BOTH, target)
+                .lastingGain(draft)
+                .orOf(limit);
         int onHost = onHost(state);
         int missing = Math.max(0, full.hostTokens() - onHost);
         // not all requests fit the GPU, so some wait
@@ -180,13 +181,6 @@ enum HostPrompts {
             return IN_BALANCE;
         }
         return QUEUE_ENDS;
-    }
-
-    /** The estimate of a full GPU, or that of a GPU with less KV if it gains more. */
-    private static Estimate larger(Estimate full, GpuKvLimit limit) {
-        return limit.gain() > full.gain()
-                ? new Estimate(Kind.HOST_TOKENS_IN_BOTH, limit.hostTokens(), limit.gain())
-                : full;
     }
 
     private static double minGain(long target) {

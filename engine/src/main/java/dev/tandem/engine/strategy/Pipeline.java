@@ -305,7 +305,7 @@ public record Pipeline(
      */
     private double predictedTarget(Load gpu, int sequences, int context) {
         double oneBatch = predictor.sameLayer(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
-        double twoBatches = predictor.asMeasuredInBoth(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
+        double twoBatches = predictor.pipelinedInBoth(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
         return Math.min(oneBatch / TierRules.MAX_PACE, twoBatches / TierRules.MAX_PACE_IN_SUB_BATCHES);
     }
 

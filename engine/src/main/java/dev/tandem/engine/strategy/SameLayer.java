@@ -94,6 +94,9 @@ public record SameLayer(Pipeline pipeline) {
      * (ADR 47). With a target per token, two sub-batches may be too slow for any host, and one batch not (ADR 101).
      * Where they are slower than predicted, so that the target is missed, one batch follows before the host is empty
      * (ADR 138).
+     *
+     * <p>Where the GPU holds less KV than fits, for a host that two sub-batches serve, their gain with that host
+     * counts: one batch would leave it most of its tokens (ADR 143).
      */
     static Optional<BestHost> best(StepDraft draft, Pipeline pipeline) {
         StepPredictor predictor = pipeline.predictor();
@@ -106,6 +109,7 @@ public record SameLayer(Pipeline pipeline) {
                 new SpeedupEstimate(predictor, SpeedupEstimate.Kind.SAME_LAYER, target).of(draft);
         SpeedupEstimate.Estimate two =
                 new SpeedupEstimate(predictor, SpeedupEstimate.Kind.HOST_TOKENS_IN_BOTH, correctedTarget).of(draft);
+        two = two.orOf(pipeline.rules().gpuKvLimit(draft));
         boolean oneBatch = one.weighed() >= two.weighed();
         return Optional.of(new BestHost(oneBatch ? one.hostTokens() : two.hostTokens(), oneBatch));
     }

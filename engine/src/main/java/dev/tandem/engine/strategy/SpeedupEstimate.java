@@ -3,6 +3,7 @@ package dev.tandem.engine.strategy;
 import dev.tandem.engine.kv.KvCapacity;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.GpuKvLimit;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 import java.util.Comparator;
@@ -81,6 +82,13 @@ public final class SpeedupEstimate {
      * @param gain in tokens per second over gpu-only, as a fraction
      */
     public record Estimate(Kind kind, int hostTokens, double gain) {
+        /** This estimate, of a full GPU, or that of a GPU with less KV if it gains more. */
+        Estimate orOf(GpuKvLimit limit) {
+            return limit.gain() > gain
+                    ? new Estimate(Kind.HOST_TOKENS_IN_BOTH, limit.hostTokens(), limit.gain())
+                    : this;
+        }
+
         /** The gain by which kinds of steps are compared. */
         double weighed() {
             return kind == Kind.SAME_LAYER ? gain / MIN_ADVANTAGE : gain;
@@ -253,7 +261,7 @@ public final class SpeedupEstimate {
     /**
      * Output tokens per second with a number of GPU decodes and the best number of host tokens, none included, all of
      * one context, in two sub-batches or in one batch by the kind. Host tokens are of sequences that are on the host,
-     * that wait, or that the GPU holds beyond that number. Two sub-batches take as long as they were measured to.
+     * that wait, or that the GPU holds beyond that number.
      *
      * @param decodes a draft with the GPU's decodes of the current state
      */
@@ -263,7 +271,7 @@ public final class SpeedupEstimate {
         int max = max(decodes, context, gpuRows, Math.max(0, -others), Math.max(0, others));
         Seconds step = switch (kind) {
             case SAME_LAYER -> predictor::sameLayer;
-            case HOST_TOKENS_IN_BOTH -> predictor::asMeasuredInBoth;
+            case HOST_TOKENS_IN_BOTH -> predictor::pipelinedInBoth;
             case IN_FLIGHT, TWO_SUB_BATCHES, TWO_SUB_BATCHES_WITH_PROMPTS ->
                 throw new IllegalStateException("no rate of " + kind);
         };

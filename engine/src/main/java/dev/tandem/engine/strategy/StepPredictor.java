@@ -321,7 +321,7 @@ public final class StepPredictor {
 
     /**
      * Seconds of the same step with host tokens in both sub-batches, each in proportion to the stage that they hide
-     * behind.
+     * behind; times {@link CostModel#subBatchesFactor()}, because a target is kept by what steps really take.
      */
     double pipelinedInBoth(int rows, long tokens, int hostTokens, int hostContext, int promptRows, long pairs) {
         double attention = cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
@@ -330,17 +330,13 @@ public final class StepPredictor {
         int one = Math.max(1, (int) (hostTokens * first / (first + second)));
         int zero = hostTokens - one;
         Stages stages = stages(stage(rows + promptRows + zero, zero), stage(one, one) + attention);
-        return outsideLayers(rows + hostTokens, rows + hostTokens)
+        double seconds = outsideLayers(rows + hostTokens, rows + hostTokens)
                 + layers(
                         stages,
                         cost.cpuAttention(zero, (long) zero * hostContext),
                         cost.cpuAttention(one, (long) one * hostContext),
                         lastWork(rows + zero, attention));
-    }
-
-    /** Seconds of the same step, by how much longer such steps took than predicted ({@link CostModel}). */
-    double asMeasuredInBoth(int rows, long tokens, int hostTokens, int hostContext, int promptRows, long pairs) {
-        return cost.subBatchesFactor() * pipelinedInBoth(rows, tokens, hostTokens, hostContext, promptRows, pairs);
+        return cost.subBatchesFactor() * seconds;
     }
 
     /**

@@ -173,6 +173,15 @@ public final class TierRules {
         return gpuKvLimit;
     }
 
+    /** The limit that holds for a draft: as that has found it, or as it was last found; none while no request waits. */
+    GpuKvLimit gpuKvLimit(StepDraft draft) {
+        if (draft.state().waiting().isEmpty()) {
+            return GpuKvLimit.NONE;
+        }
+        GpuKvLimit found = draft.foundGpuKvLimit();
+        return found != null ? found : gpuKvLimit;
+    }
+
     /** Whether {@link GpuKvLimit} is to be found anew. */
     boolean gpuKvLimitIsDue() {
         return sinceGpuKvLimit >= refresh;

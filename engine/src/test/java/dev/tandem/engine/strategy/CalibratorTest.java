@@ -59,7 +59,11 @@ class CalibratorTest {
 
     /** A step of two sub-batches that is predicted at 10 s and takes 11. */
     private void slowSubBatches(StepDraft draft) {
-        draft.shape(Shape.PIPELINE);
+        slow(draft, Shape.PIPELINE);
+    }
+
+    private void slow(StepDraft draft, Shape shape) {
+        draft.shape(shape);
         StepResult result = new StepResult(0, List.of(), List.of(), List.of(), StepTimes.NONE);
         for (int i = 0; i < 1000; i++) {
             calibrator.observe(draft, result, 10, 11);
@@ -114,12 +118,26 @@ class CalibratorTest {
         flying.inFlight(8);
         slowSubBatches(subBatches(flying));
 
-        Scene alone = new Scene(10, 100, BUDGET);
-        StepDraft oneBatch = new StepDraft(alone.state, BUDGET);
-        oneBatch.add(0, alone.gpu(20), 1, AttentionSite.GPU_FROM_GPU);
-        slowSubBatches(oneBatch);
+        for (int batch = 0; batch < 2; batch++) {
+            Scene alone = new Scene(10, 100, BUDGET);
+            StepDraft oneBatch = new StepDraft(alone.state, BUDGET);
+            oneBatch.add(batch, alone.host(20), 1, AttentionSite.CPU_FROM_HOST);
+            slowSubBatches(oneBatch);
+        }
+        slow(subBatches(new Scene(10, 100, BUDGET)), Shape.SAME_LAYER);
 
         assertThat(cost.measuredSubBatches()).isFalse();
+    }
+
+    @Test
+    void stepsOfOneBatchForgetHowLongTwoTake() {
+        slowSubBatches(subBatches(new Scene(10, 100, BUDGET)));
+        StepDraft prompts = subBatches(new Scene(10, 100, BUDGET));
+        prompts.add(0, new Scene(10, 100, BUDGET).waiting(9), 9, AttentionSite.GPU_FROM_GPU);
+        slowSubBatches(prompts);
+        assertThat(cost.subBatchesFactor()).as("prompts are no reason").isCloseTo(1.1, within(1e-3));
+        withoutHostTokens(new Scene(10, 100, BUDGET), 1024);
+        assertThat(cost.subBatchesFactor()).isCloseTo(1.037, within(1e-3));
     }
 
     /** A step of async overlap during which the CPU computed tasks of 20 tokens, half as fast as profiled. */

@@ -8,6 +8,7 @@ import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.GpuKvLimit;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scene;
@@ -329,6 +330,32 @@ class SameLayerTest {
                         GpuSteps.decodes(one.state, BUDGET, Preemption.SWAP),
                         pipeline(BUDGET, TestProfile.withCpu(25), rules, Deviations.of(Fidelity.TANDEM))))
                 .hasValue(new SameLayer.BestHost(1, true));
+    }
+
+    /** One batch does three tokens for one of GPU-only, a gain of 2; by weight that is 1. */
+    @Test
+    void twoSubBatchesArePreferredWhereTheGpuHoldsLessKvForThem() {
+        TierRules rules = new TierRules(new LatencyTargets(0, 50_000_000_000L), 0, 0);
+        Pipeline pipeline = pipeline(BUDGET, TestProfile.withCpu(25), rules, Deviations.of(Fidelity.TANDEM));
+        Scene scene = scene(1000, 1);
+        Sequence waiting = scene.waiting(40);
+        StepDraft decodes = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
+        assertThat(SameLayer.best(decodes, pipeline).orElseThrow().oneBatch())
+                .as("two take too long beside the GPU's KV")
+                .isTrue();
+        StepDraft finds = new StepDraft(scene.state, BUDGET);
+        finds.noteGpuKvLimit(new GpuKvLimit(10, 5, 1.1));
+        rules.completed(finds, 0);
+        assertThat(SameLayer.best(decodes, pipeline)).hasValue(new SameLayer.BestHost(5, false));
+        decodes.noteGpuKvLimit(GpuKvLimit.NONE);
+        assertThat(SameLayer.best(decodes, pipeline).orElseThrow().oneBatch())
+                .as("the step has found none")
+                .isTrue();
+        scene.committer.remove(waiting);
+        StepDraft last = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
+        assertThat(SameLayer.best(last, pipeline).orElseThrow().oneBatch())
+                .as("none waits")
+                .isTrue();
     }
 
     /**
