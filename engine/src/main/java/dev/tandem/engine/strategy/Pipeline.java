@@ -1,6 +1,8 @@
 package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.executor.PiggybackedPrefill;
+import dev.tandem.engine.kv.KvCapacity;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.GpuKvLimit;
@@ -116,7 +118,8 @@ public record Pipeline(
      * steps have fewer host tokens and younger ones, so by their mean too many could enter (ADR 135).
      *
      * <p>A request's mean time per token depends on the contexts while it decodes, not on their max. By the max, few
-     * may enter while sequences are young, and many at a time once they end, again and again (ADR 136).
+     * may enter while sequences are young, and many at a time once they end, again and again (ADR 136). Where a limit
+     * of the GPU's KV holds, the GPU counts as filled to it, as it will be while requests wait (ADR 143).
      */
     private final class WithinStepPace implements HostPace {
         @Override
@@ -133,7 +136,7 @@ public record Pipeline(
             if (attention / sequences > oneBatch / (rows + sequences)) {
                 return pace; // the last host token does not pay in one batch
             }
-            return predictedTarget(gpu, sequences, context);
+            return predictedTarget(gpu, Math.max(gpu.gpuTokens(), tokensOfLimit(draft)), sequences, context);
         }
 
         @Override
@@ -288,10 +291,12 @@ public record Pipeline(
         Load gpu = draft.load(0);
         int host = draft.hostSequences();
         int hostAfter = host + rows.size();
-        double before = host == 0 ? 0 : predictedTarget(gpu, host, (int) (draft.expectedHostContext(List.of()) / host));
+        double before = host == 0
+                ? 0
+                : predictedTarget(gpu, gpu.gpuTokens(), host, (int) (draft.expectedHostContext(List.of()) / host));
         long tokens = draft.expectedHostContext(rows.stream().map(Row::sequence).toList());
         rows.forEach(row -> gpu.add(row, -1));
-        double after = predictedTarget(gpu, hostAfter, (int) (tokens / hostAfter));
+        double after = predictedTarget(gpu, gpu.gpuTokens(), hostAfter, (int) (tokens / hostAfter));
         double shortest = pace.shortestTarget(draft, hostAfter, tokens);
         rows.forEach(row -> gpu.add(row, 1));
         return after < before
@@ -299,13 +304,25 @@ public record Pipeline(
                         && rules.allKeepTargets(draft.state().inFlight(), shortest));
     }
 
+    /** Tokens of context that the GPU will hold, to which waiting requests fill it; 0 where no limit holds. */
+    private long tokensOfLimit(StepDraft draft) {
+        GpuKvLimit limit = rules.gpuKvLimit(draft);
+        if (limit.freeBlocks() == 0) {
+            return 0;
+        }
+        KvCapacity kv = draft.state().kv();
+        return (long) (kv.pool(KvTier.GPU).size() - limit.freeBlocks()) * kv.blockTokens(KvTier.GPU);
+    }
+
     /**
      * The shortest target, in seconds, that host sequences of one context keep beside the GPU's decodes in steps
      * without prompts: in one batch or in two, whichever is shorter.
+     *
+     * @param gpuTokens of context of the GPU's decodes
      */
-    private double predictedTarget(Load gpu, int sequences, int context) {
-        double oneBatch = predictor.sameLayer(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
-        double twoBatches = predictor.pipelinedInBoth(gpu.gpuRows(), gpu.gpuTokens(), sequences, context, 0, 0);
+    private double predictedTarget(Load gpu, long gpuTokens, int sequences, int context) {
+        double oneBatch = predictor.sameLayer(gpu.gpuRows(), gpuTokens, sequences, context, 0, 0);
+        double twoBatches = predictor.pipelinedInBoth(gpu.gpuRows(), gpuTokens, sequences, context, 0, 0);
         return Math.min(oneBatch / TierRules.MAX_PACE, twoBatches / TierRules.MAX_PACE_IN_SUB_BATCHES);
     }
 

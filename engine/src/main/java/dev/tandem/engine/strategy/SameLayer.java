@@ -96,7 +96,7 @@ public record SameLayer(Pipeline pipeline) {
      * (ADR 138).
      *
      * <p>Where the GPU holds less KV than fits, for a host that two sub-batches serve, their gain with that host
-     * counts: one batch would leave it most of its tokens (ADR 143).
+     * counts: one batch would serve few of its sequences per step (ADR 143).
      */
     static Optional<BestHost> best(StepDraft draft, Pipeline pipeline) {
         StepPredictor predictor = pipeline.predictor();

@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.within;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.GpuKvLimit;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
@@ -102,6 +103,31 @@ class PipelineTest {
             cost.observeSubBatches(1, measured);
         }
         Pipeline pipeline = pipeline(budget, cost, Deviations.of(Fidelity.TANDEM), targetSeconds);
+        StepDraft draft = pipeline.withoutHostTokens(scene.state);
+        assertThat(draft.load(0).prefillOffloadTokens() > 0).isEqualTo(starts);
+    }
+
+    /** As above, beside a GPU that holds 500 tokens and will hold 1,000, with 6 of its 256 blocks free. */
+    @ParameterizedTest
+    @CsvSource({"88, 0, true", "88, 6, false", "89, 6, true"})
+    void theKvThatTheGpuWillHoldCounts(long targetSeconds, int freeBlocks, boolean starts) {
+        Budget budget = new Budget(2100, 20, 2100);
+        Scene scene = new Scene(256, 3000, budget).limit(2026);
+        scene.gpu(500);
+        for (int i = 0; i < 4; i++) {
+            scene.host(1050);
+        }
+        scene.waiting(1050);
+        TierRules rules = new TierRules(new LatencyTargets(0, targetSeconds * 1_000_000_000L), 0, 0);
+        Pipeline pipeline = new Pipeline(
+                budget,
+                new StepPredictor(TestProfile.withCpu(25), true, 0),
+                rules,
+                Deviations.of(Fidelity.TANDEM),
+                true);
+        StepDraft finds = new StepDraft(scene.state, budget);
+        finds.noteGpuKvLimit(new GpuKvLimit(freeBlocks, 5, freeBlocks == 0 ? 0 : 1));
+        rules.completed(finds, 0);
         StepDraft draft = pipeline.withoutHostTokens(scene.state);
         assertThat(draft.load(0).prefillOffloadTokens() > 0).isEqualTo(starts);
     }
