@@ -28,6 +28,7 @@ PROFILES = {
     ("NVIDIA H200", "h200-16sm-26k"): "h200-16sm-26k",
     ("NVIDIA H200", "h200-8sm-2req"): "h200-8sm-2req",
     ("NVIDIA H200", "h200-2req"): "h200-2req",
+    ("NVIDIA H200", "imitated-l4"): "h200-imitated-l4",
     ("NVIDIA H100 80GB HBM3", "h200-26k"): "h100-26k",
     ("NVIDIA H100 80GB HBM3", "h200"): "h100-all-kv",
     ("NVIDIA H100 80GB HBM3", "imitated-l4"): "h100-imitated-l4",

@@ -44,8 +44,11 @@ public final class SimulatedExecutor implements Executor {
     private static final int[] BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160};
 
     private static final int BUCKET_STEP = 64;
-    /** GEMMs copy multiples of so many rows (gemm_wgmma.cu), those of a library multiples of {@link #BUCKET_STEP}. */
-    private static final int COPIED_ROWS = 8;
+    /**
+     * GEMMs read multiples of so many rows (gemv_tma.cu, gemm_wgmma.cu), those of a library multiples of
+     * {@link #BUCKET_STEP}.
+     */
+    private static final int ROWS_OF_GEMM = 8;
     /** Max rows of gemm_wgmma.cu; more are the library's. */
     private static final int MAX_WGMMA_ROWS = 192;
 
@@ -453,7 +456,7 @@ public final class SimulatedExecutor implements Executor {
 
     /** Rows that the GEMMs of a sub-batch read and write; the CUDA executor does not pad it to the size of a graph. */
     private static int gemmRows(int rows) {
-        return rows > MAX_WGMMA_ROWS ? roundUp(rows) : (rows + COPIED_ROWS - 1) / COPIED_ROWS * COPIED_ROWS;
+        return rows > MAX_WGMMA_ROWS ? roundUp(rows) : (rows + ROWS_OF_GEMM - 1) / ROWS_OF_GEMM * ROWS_OF_GEMM;
     }
 
     /** Pads a number of tokens to the size of a graph. */

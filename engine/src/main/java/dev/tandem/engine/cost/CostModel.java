@@ -20,7 +20,7 @@ public final class CostModel {
      */
     private static final double LEARNING_RATE = 0.05;
     /**
-     * Weight of the profile in each step with an empty host, or that teaches nothing of in-flight tokens: half of a
+     * Weight of the profile in each step with an empty host, without in-flight tokens or with one batch: half of a
      * correction is forgotten in about as many steps as the guard measures at a time, so that offloading is tried
      * again. Not tuned.
      */

@@ -55,7 +55,11 @@ final class GpuKvLimitSearch {
             SpeedupEstimate.Rate rate = two.rate(decodes, sequences, context);
             if (rate.rate() > bestRate) {
                 bestRate = rate.rate();
-                best = new GpuKvLimit(pool - sequences * blocks, rate.hostTokens(), bestRate / gpuOnly - 1);
+                best = new GpuKvLimit(
+                        pool - sequences * blocks,
+                        (long) sequences * context,
+                        rate.hostTokens(),
+                        bestRate / gpuOnly - 1);
             }
         }
         return best;

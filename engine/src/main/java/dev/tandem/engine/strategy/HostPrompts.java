@@ -109,7 +109,7 @@ enum HostPrompts {
             return unlessQueueEnds(draft, predictor, rules, kinds, piggybacking, limit);
         }
         long target = rules.defaultTargets().perTokenNanos();
-        Estimate best = SpeedupEstimate.best(predictor, kinds, target, draft).orOf(limit);
+        Estimate best = SpeedupEstimate.best(predictor, kinds, target, draft).largerOf(limit);
         if (best.gain() <= 0) {
             return NONE;
         }
@@ -172,7 +172,7 @@ enum HostPrompts {
         }
         Estimate full = new SpeedupEstimate(predictor, Kind.HOST_TOKENS_IN_BOTH, target)
                 .lastingGain(draft)
-                .orOf(limit);
+                .largerOf(limit);
         int onHost = onHost(state);
         int missing = Math.max(0, full.hostTokens() - onHost);
         // not all requests fit the GPU, so some wait

@@ -1,8 +1,6 @@
 package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.executor.PiggybackedPrefill;
-import dev.tandem.engine.kv.KvCapacity;
-import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.GpuKvLimit;
@@ -118,8 +116,8 @@ public record Pipeline(
      * steps have fewer host tokens and younger ones, so by their mean too many could enter (ADR 135).
      *
      * <p>A request's mean time per token depends on the contexts while it decodes, not on their max. By the max, few
-     * may enter while sequences are young, and many at a time once they end, again and again (ADR 136). Where a limit
-     * of the GPU's KV holds, the GPU counts as filled to it, as it will be while requests wait (ADR 143).
+     * may enter while sequences are young, and many at a time once they end, again and again (ADR 136). Where the GPU's
+     * KV is limited, its attention counts as filled to the limit, as it will be while requests wait (ADR 143).
      */
     private final class WithinStepPace implements HostPace {
         @Override
@@ -136,7 +134,8 @@ public record Pipeline(
             if (attention / sequences > oneBatch / (rows + sequences)) {
                 return pace; // the last host token does not pay in one batch
             }
-            return predictedTarget(gpu, Math.max(gpu.gpuTokens(), tokensOfLimit(draft)), sequences, context);
+            long gpuTokens = Math.max(gpu.gpuTokens(), rules.gpuKvLimit(draft).gpuTokens());
+            return predictedTarget(gpu, gpuTokens, sequences, context);
         }
 
         @Override
@@ -302,16 +301,6 @@ public record Pipeline(
         return after < before
                 || (rules.allKeepTargets(draft.state().host(), shortest)
                         && rules.allKeepTargets(draft.state().inFlight(), shortest));
-    }
-
-    /** Tokens of context that the GPU will hold, to which waiting requests fill it; 0 where no limit holds. */
-    private long tokensOfLimit(StepDraft draft) {
-        GpuKvLimit limit = rules.gpuKvLimit(draft);
-        if (limit.freeBlocks() == 0) {
-            return 0;
-        }
-        KvCapacity kv = draft.state().kv();
-        return (long) (kv.pool(KvTier.GPU).size() - limit.freeBlocks()) * kv.blockTokens(KvTier.GPU);
     }
 
     /**

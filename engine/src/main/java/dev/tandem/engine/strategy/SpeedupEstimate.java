@@ -82,8 +82,11 @@ public final class SpeedupEstimate {
      * @param gain in tokens per second over gpu-only, as a fraction
      */
     public record Estimate(Kind kind, int hostTokens, double gain) {
-        /** This estimate, of a full GPU, or that of a GPU with less KV if it gains more. */
-        Estimate orOf(GpuKvLimit limit) {
+        /**
+         * The larger of this gain and that of a GPU with less KV, which is over gpu-only with a full GPU, without
+         * prompts.
+         */
+        Estimate largerOf(GpuKvLimit limit) {
             return limit.gain() > gain
                     ? new Estimate(Kind.HOST_TOKENS_IN_BOTH, limit.hostTokens(), limit.gain())
                     : this;

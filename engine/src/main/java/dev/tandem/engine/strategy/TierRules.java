@@ -173,9 +173,9 @@ public final class TierRules {
         return gpuKvLimit;
     }
 
-    /** The limit that holds for a draft: as that has found it, or as it was last found; none while no request waits. */
+    /** The limit of a draft that keeps GPU blocks free: as that has found it, or as it was last found; else none. */
     GpuKvLimit gpuKvLimit(StepDraft draft) {
-        if (draft.state().waiting().isEmpty()) {
+        if (draft.gpuBlocksKeptFree() == 0) {
             return GpuKvLimit.NONE;
         }
         GpuKvLimit found = draft.foundGpuKvLimit();

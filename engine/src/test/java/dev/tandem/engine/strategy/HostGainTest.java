@@ -317,7 +317,7 @@ class HostGainTest {
         Pipeline pipeline = pipeline(TestProfile.withCpu(0.01), PIGGYBACKED);
         Scene scene = queueThatEnds(pipeline, 26, 0);
         assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH)).isEqualTo(HostPrompts.QUEUE_ENDS);
-        assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH, new GpuKvLimit(10, hostTokens, gain)))
+        assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH, new GpuKvLimit(10, 100, hostTokens, gain)))
                 .isEqualTo(expected);
     }
 
@@ -326,7 +326,7 @@ class HostGainTest {
     void theGainOfAGpuWithLessKvFillsTheHostWhileTheQueueLasts(double gain, HostPrompts expected) {
         Pipeline pipeline = pipeline(new Budget(4000, 40, 4000), TestProfile.withCpu(100), PIGGYBACKED);
         Scene scene = queueThatLasts(pipeline, 26, 200, 201);
-        assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH, new GpuKvLimit(10, 10, gain)))
+        assertThat(chosen(pipeline, scene, Kind.HOST_TOKENS_IN_BOTH, new GpuKvLimit(10, 100, 10, gain)))
                 .isEqualTo(expected);
     }
 
@@ -336,7 +336,7 @@ class HostGainTest {
         scene.waiting(100);
         Pipeline pipeline = pipeline(TestProfile.withCpu(0.01), PIGGYBACKED);
         assertThat(chosen(pipeline, scene, Kind.IN_FLIGHT)).isEqualTo(HostPrompts.NONE);
-        assertThat(chosen(pipeline, scene, Kind.IN_FLIGHT, new GpuKvLimit(10, 10, 0.2)))
+        assertThat(chosen(pipeline, scene, Kind.IN_FLIGHT, new GpuKvLimit(10, 100, 10, 0.2)))
                 .isEqualTo(HostPrompts.PIGGYBACKED);
     }
 

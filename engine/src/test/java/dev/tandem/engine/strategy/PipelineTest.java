@@ -126,7 +126,8 @@ class PipelineTest {
                 Deviations.of(Fidelity.TANDEM),
                 true);
         StepDraft finds = new StepDraft(scene.state, budget);
-        finds.noteGpuKvLimit(new GpuKvLimit(freeBlocks, 5, freeBlocks == 0 ? 0 : 1));
+        finds.noteGpuKvLimit(new GpuKvLimit(freeBlocks, 1000, 5, 1));
+        finds.keepGpuBlocksFree(freeBlocks, sequence -> true);
         rules.completed(finds, 0);
         StepDraft draft = pipeline.withoutHostTokens(scene.state);
         assertThat(draft.load(0).prefillOffloadTokens() > 0).isEqualTo(starts);

@@ -338,23 +338,22 @@ class SameLayerTest {
         TierRules rules = new TierRules(new LatencyTargets(0, 50_000_000_000L), 0, 0);
         Pipeline pipeline = pipeline(BUDGET, TestProfile.withCpu(25), rules, Deviations.of(Fidelity.TANDEM));
         Scene scene = scene(1000, 1);
-        Sequence waiting = scene.waiting(40);
+        scene.waiting(40);
         StepDraft decodes = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
         assertThat(SameLayer.best(decodes, pipeline).orElseThrow().oneBatch())
                 .as("two take too long beside the GPU's KV")
                 .isTrue();
         StepDraft finds = new StepDraft(scene.state, BUDGET);
-        finds.noteGpuKvLimit(new GpuKvLimit(10, 5, 1.1));
+        finds.noteGpuKvLimit(new GpuKvLimit(10, 500, 5, 1.1));
         rules.completed(finds, 0);
+        assertThat(SameLayer.best(decodes, pipeline).orElseThrow().oneBatch())
+                .as("the step does not keep blocks free")
+                .isTrue();
+        decodes.keepGpuBlocksFree(10, sequence -> true);
         assertThat(SameLayer.best(decodes, pipeline)).hasValue(new SameLayer.BestHost(5, false));
         decodes.noteGpuKvLimit(GpuKvLimit.NONE);
         assertThat(SameLayer.best(decodes, pipeline).orElseThrow().oneBatch())
                 .as("the step has found none")
-                .isTrue();
-        scene.committer.remove(waiting);
-        StepDraft last = GpuSteps.decodes(scene.state, BUDGET, Preemption.SWAP);
-        assertThat(SameLayer.best(last, pipeline).orElseThrow().oneBatch())
-                .as("none waits")
                 .isTrue();
     }
 
