@@ -101,8 +101,8 @@ class SimulatedSlotsTest {
                 .as("20 tokens enter, and 100 stand at layer 0")
                 .isCloseTo(3 * 128 + LAYERS - 3, within(1e-3));
         assertThat(seconds(0, 120))
-                .as("20 tokens stand at layer 0, and 100 at layer 1")
-                .isCloseTo(24 + 2 * 128 + 128 + LAYERS - 4, within(1e-3));
+                .as("20 tokens may return at layer 0, 100 at the next two and 80 at layer 3")
+                .isCloseTo(24 + 2 * 128 + 96 + LAYERS - 4, within(1e-3));
     }
 
     /** With more rows than a graph has, or in two sub-batches, steps compute slots where others do. */
@@ -110,7 +110,9 @@ class SimulatedSlotsTest {
     void manySlotsAreComputedWhereTokensMayReturnBesideManyRowsToo() {
         assertThat(seconds(100, 0, 640)).isCloseTo(LAYERS * 640 + 128, within(1e-3));
         assertThat(seconds(0, 100, 640)).as("they stand at layer 0").isCloseTo(LAYERS * 640 + 3 * 128, within(1e-3));
-        assertThat(seconds(0, 100, 64, 64)).as("they stand at layer 1").isCloseTo(LAYERS * 128 + 3 * 128, within(1e-3));
+        assertThat(seconds(0, 100, 64, 64))
+                .as("they stand at layer 1, where 164 rows count as 168 for 64")
+                .isCloseTo(LAYERS * 128 + 3 * 104, within(1e-3));
     }
 
     @Test
