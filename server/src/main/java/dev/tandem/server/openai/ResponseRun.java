@@ -65,11 +65,10 @@ final class ResponseRun {
 
     /** Computes the response and answers with it. */
     void answer(Exchange exchange) throws InterruptedException {
-        Optional<ObjectNode> last = Optional.empty();
         try (grammar;
                 generation) {
             ObjectNode ended = collect(blocks::add);
-            last = Optional.of(ended);
+            end(ended); // before the client knows of it, because its next request may name this one
             if (ended.path("status").asString().equals(Status.FAILED.json())) {
                 generation.fail(
                         exchange, ErrorFormat.OPENAI, ended.at("/error/message").asString());
@@ -78,29 +77,31 @@ final class ResponseRun {
             }
         } finally {
             exchange.tokens(object.request().prompt().length, parts.outputTokens());
-            end(last.orElseGet(this::cancelled));
+            endUnfinished();
         }
     }
 
     /** Computes the response and sends its events as they happen. */
     void stream(Exchange exchange) throws InterruptedException {
-        Optional<ObjectNode> last = Optional.empty();
         try (grammar;
                 generation) {
             exchange.beginEvents();
             send(exchange, whole("response.created", object.unfinished(Status.IN_PROGRESS)));
             send(exchange, whole("response.in_progress", object.unfinished(Status.IN_PROGRESS)));
             ObjectNode ended = collect(part -> send(exchange, part));
-            last = Optional.of(ended);
+            end(ended);
             close(exchange, ended);
         } finally {
             exchange.tokens(object.request().prompt().length, parts.outputTokens());
-            end(last.orElseGet(this::cancelled)); // the client has disconnected
+            endUnfinished();
         }
     }
 
-    private ObjectNode cancelled() {
-        return finished(Status.CANCELLED);
+    /** Ends a response whose client has disconnected, or whose thread was interrupted, before its end. */
+    private void endUnfinished() {
+        if (!entry.hasEnded()) {
+            end(finished(Status.CANCELLED));
+        }
     }
 
     private ObjectNode finished(Status status) {
