@@ -194,8 +194,8 @@ final class CudaProfiler {
     }
 
     /**
-     * Adds the time of so many rows; it is also that of one row more than the next shorter size, where all sizes
-     * between the two are padded to the longer one.
+     * Adds the time of so many rows; it is also that of one row more than the next shorter size, where graphs and
+     * cublasLt pad all sizes between the two to the longer one.
      */
     private static void stair(SortedMap<Double, Double> linear, int shorter, int rows, double millis) {
         put(linear, rows, millis);

@@ -33,7 +33,10 @@ record ProfilePoints(
     private static final int STAIRS = 1280;
 
     private static final int[] LONG_PROMPTS = {1536, 1792, 2048, 3072, MAX_PROMPT};
-    /** Row counts of steps without prompts; up to 64 all multiples of 8, because sub-batches are not padded. */
+    /**
+     * Row counts of steps without prompts. Sub-batches are not padded to the sizes of graphs, so up to 64 all multiples
+     * of 8 are measured; beyond that a longer size stands for those below it.
+     */
     private static final int[] ROWS = {1, 8, 16, 24, 32, 40, 48, 56, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512};
 
     /**

@@ -41,7 +41,7 @@ public final class Calibrator implements PolicyScheduler.Calibration {
         Load one = draft.load(1);
         if (draft.shape() != Shape.PIPELINE) {
             cost.noSubBatches();
-        } else if (hasDecodesAlone(draft)) {
+        } else if (hasOnlyDecodes(draft)) {
             cost.observeSubBatches(predicted, seconds);
         }
         int layers = cost.layers();
@@ -79,8 +79,8 @@ public final class Calibrator implements PolicyScheduler.Calibration {
         learn(Component.TRANSFER, cost.transfer(movedTokens(draft) * kvBytesPerToken), times.transfer());
     }
 
-    /** Whether both sub-batches have rows, and the step has neither prompts, swaps nor tokens in flight. */
-    private static boolean hasDecodesAlone(StepDraft draft) {
+    /** Whether both sub-batches have decodes, and the step has neither prompts, swaps nor tokens in flight. */
+    private static boolean hasOnlyDecodes(StepDraft draft) {
         Load zero = draft.load(0);
         Load one = draft.load(1);
         return zero.rows() > 0

@@ -134,7 +134,8 @@ public record Pipeline(
             if (attention / sequences > oneBatch / (rows + sequences)) {
                 return pace; // the last host token does not pay in one batch
             }
-            long gpuTokens = Math.max(gpu.gpuTokens(), rules.gpuKvLimit(draft).gpuTokens());
+            long gpuTokens =
+                    Math.max(gpu.gpuTokens(), rules.gpuKvLimitInForce(draft).gpuTokens());
             return predictedTarget(gpu, gpuTokens, sequences, context);
         }
 

@@ -109,7 +109,7 @@ public record SameLayer(Pipeline pipeline) {
                 new SpeedupEstimate(predictor, SpeedupEstimate.Kind.SAME_LAYER, target).of(draft);
         SpeedupEstimate.Estimate two =
                 new SpeedupEstimate(predictor, SpeedupEstimate.Kind.HOST_TOKENS_IN_BOTH, correctedTarget).of(draft);
-        two = two.largerOf(pipeline.rules().gpuKvLimit(draft));
+        two = two.largerOf(pipeline.rules().gpuKvLimitInForce(draft));
         boolean oneBatch = one.weighed() >= two.weighed();
         return Optional.of(new BestHost(oneBatch ? one.hostTokens() : two.hostTokens(), oneBatch));
     }

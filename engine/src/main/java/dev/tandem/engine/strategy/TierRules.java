@@ -174,7 +174,7 @@ public final class TierRules {
     }
 
     /** The limit of a draft that keeps GPU blocks free: as that has found it, or as it was last found; else none. */
-    GpuKvLimit gpuKvLimit(StepDraft draft) {
+    GpuKvLimit gpuKvLimitInForce(StepDraft draft) {
         if (draft.gpuBlocksKeptFree() == 0) {
             return GpuKvLimit.NONE;
         }
