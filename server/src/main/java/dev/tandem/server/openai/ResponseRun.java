@@ -99,7 +99,7 @@ final class ResponseRun {
 
     /** Ends a response whose client has disconnected, or whose thread was interrupted, before its end. */
     private void endUnfinished() {
-        if (!entry.hasEnded()) {
+        if (store.isPresent() && !entry.hasEnded()) {
             end(finished(Status.CANCELLED));
         }
     }
