@@ -56,7 +56,11 @@ public final class TierRules {
     private final QueueTrend queue = new QueueTrend(QUEUE_WINDOW);
     private double hostNanosPerToken;
     private boolean missesTargets;
-    /** Factor on expected times per token, because host tokens also wait for slots and for room in steps. */
+    /**
+     * Factor on expected times per token, because host tokens also wait for slots and for room in steps. It says only
+     * who may enter the host. How much KV the GPU holds is found without it: requests are late while the GPU is full,
+     * and the factor would keep it full (ADR 145).
+     */
     private double correction = 1;
 
     private double meanStepSeconds;
@@ -148,11 +152,6 @@ public final class TierRules {
     /** Whether the queue lasts so long that a host that is filled for it pays, whatever a single step gains. */
     boolean queueLasts(SchedulerState state) {
         return queue.lasts(state);
-    }
-
-    /** Factor on expected times per token, 1 or more: it grows while a target is missed and the host is too slow. */
-    double correction() {
-        return correction;
     }
 
     /** Mean seconds of completed steps; 0 before the first. */
