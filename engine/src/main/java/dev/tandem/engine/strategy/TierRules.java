@@ -38,10 +38,8 @@ public final class TierRules {
      * two profiles, with 0.95 156 to 170 (simulated, ADR 138).
      */
     static final double MAX_PACE_IN_SUB_BATCHES = 0.95;
-    /** Factor by which expectations grow at each measurement where sequences and their latest tokens miss a target. */
-    private static final double GROWTH = 1.01;
-    /** Factor by which they shrink at each other measurement, also while the host is empty. */
-    private static final double SHRINKAGE = 1.01;
+    /** Max factor by which the correction of expectations changes at a measurement. */
+    private static final double MAX_CHANGE = 1.01;
     /** Max factor: expectations that are further from what is measured keep every request off the host. */
     private static final double MAX_CORRECTION = 1.5;
     /** Steps over which the queue is compared with what it was: as many as the guard's window has by default. */
@@ -261,10 +259,9 @@ public final class TierRules {
     private void measure(SchedulerState state) {
         double perToken = mean(List.of(state.host(), state.inFlight()), state.now());
         hostNanosPerToken = perToken > 0 ? perToken : hostNanosPerToken;
-        missesTargets = isLate(state.host(), perToken) || isLate(state.inFlight(), perToken);
-        // sequences that were late for long stay late by their mean, however fast the host is since (ADR 142)
-        boolean grows = missesTargets && (hadInFlight || isLate(state.host(), recentNanosPerToken(state.now())));
-        correction = grows ? Math.min(MAX_CORRECTION, correction * GROWTH) : Math.max(1, correction / SHRINKAGE);
+        missesTargets = Math.max(lateness(state.host(), perToken), lateness(state.inFlight(), perToken)) > 1;
+        double wanted = missesTargets ? correctionOfLate(state) : 1;
+        correction = Math.clamp(wanted, correction / MAX_CHANGE, correction * MAX_CHANGE);
         measuredNanos = state.now();
         steps = 0;
         sequenceSteps = 0;
@@ -282,13 +279,25 @@ public final class TierRules {
                 : (now - measuredNanos) * ((double) sequenceSteps / steps) / hostTokens;
     }
 
-    private boolean isLate(Collection<Sequence> sequences, double perToken) {
+    /**
+     * The correction that late requests lead to: while tokens wait within a step, as much as the latest were late.
+     * Sequences that were late for long stay late by their mean, however fast the host is since (ADR 142). A factor
+     * that had grown for as long closed the host for minutes (ADR 145).
+     */
+    private double correctionOfLate(SchedulerState state) {
+        return hadInFlight
+                ? MAX_CORRECTION
+                : Math.clamp(lateness(state.host(), recentNanosPerToken(state.now())), 1, MAX_CORRECTION);
+    }
+
+    /** A time per token over the shortest target of some sequences; 0 where none has a target. */
+    private double lateness(Collection<Sequence> sequences, double perToken) {
+        double lateness = 0;
         for (Sequence sequence : sequences) {
-            if (target(sequence) > 0 && perToken > target(sequence)) {
-                return true;
-            }
+            long target = target(sequence);
+            lateness = target > 0 ? Math.max(lateness, perToken / target) : lateness;
         }
-        return false;
+        return lateness;
     }
 
     /** Mean nanoseconds per token of sequences since they entered their tier; 0 while all have few tokens. */

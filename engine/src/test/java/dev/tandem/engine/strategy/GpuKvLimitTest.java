@@ -102,6 +102,8 @@ class GpuKvLimitTest {
         fill();
         TierRules rules = new TierRules(new LatencyTargets(0, TARGET), 0, 0, 1);
         Pipeline pipeline = pipeline(TestProfile.withCpu(20), Deviations.of(Fidelity.TANDEM), rules);
+        StepDraft first = pipeline.draft(scene.state);
+        pipeline.completed(first, 0);
         scene.committer.now(10 * TARGET);
         for (Sequence sequence : scene.state.host()) {
             for (int i = 0; i < 5; i++) {
@@ -115,7 +117,8 @@ class GpuKvLimitTest {
         assertThat(rules.allKeepTargets(List.of(), 0.7 * TARGET / 1e9))
                 .as("the host takes no more of them")
                 .isFalse();
-        assertThat(pipeline.draft(scene.state).foundGpuKvLimit().freeBlocks()).isPositive();
+        assertThat(pipeline.draft(scene.state).foundGpuKvLimit()).isEqualTo(first.foundGpuKvLimit());
+        assertThat(first.gpuBlocksKeptFree()).isPositive();
     }
 
     @Test

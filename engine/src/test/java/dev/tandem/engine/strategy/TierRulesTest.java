@@ -41,6 +41,16 @@ class TierRulesTest {
         return rules.mayLiveOnHost(new StepDraft(scene.state, BUDGET), candidate, this::shortestTarget);
     }
 
+    /** Completes a step with a token of a host sequence. */
+    private void hostToken(Sequence host, long now) {
+        StepDraft draft = new StepDraft(scene.state, BUDGET);
+        host.advance(host.remaining() - 1);
+        draft.add(0, host, 1, AttentionSite.CPU_FROM_HOST);
+        with(host, 1, 0);
+        scene.committer.now(now);
+        rules.completed(draft, 0);
+    }
+
     private void step() {
         rules.completed(new StepDraft(scene.state, BUDGET), 0);
     }
@@ -115,18 +125,29 @@ class TierRulesTest {
         step();
         assertThat(mayEnter()).as("50.3 ns").isFalse();
         for (int i = 0; i < 4; i++) {
-            StepDraft draft = new StepDraft(scene.state, BUDGET);
-            host.advance(host.remaining() - 1);
-            draft.add(0, host, 1, AttentionSite.CPU_FROM_HOST);
-            with(host, 1, 0);
-            scene.committer.now(1970 + 10 * i);
-            rules.completed(draft, 0);
+            hostToken(host, 1970 + 10 * i);
             assertThat(rules.missesTargets()).isTrue();
+            assertThat(mayEnter()).isTrue();
         }
-        assertThat(mayEnter()).isTrue();
         scene.committer.now(5000);
         step();
         assertThat(mayEnter()).as("no token for 3000 ns").isFalse();
+    }
+
+    /** A token in 55 ns for 100 measurements, so that 46 ns may be expected, and 45 are. */
+    @Test
+    void aHostTakesNoFewerThanItIsLate() {
+        perSequence = 20.2;
+        Sequence host = with(scene.host(9), 4, 0);
+        scene.committer.now(1000);
+        step();
+        for (int i = 1; i <= 100; i++) {
+            hostToken(host, 1000 + 55 * i);
+            assertThat(rules.missesTargets()).isTrue();
+        }
+        assertThat(mayEnter()).as("44.9 ns").isTrue();
+        perSequence = 20.6;
+        assertThat(mayEnter()).as("45.8 ns").isFalse();
     }
 
     @Test
