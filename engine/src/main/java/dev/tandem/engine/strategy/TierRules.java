@@ -38,9 +38,9 @@ public final class TierRules {
      * two profiles, with 0.95 156 to 170 (simulated, ADR 138).
      */
     static final double MAX_PACE_IN_SUB_BATCHES = 0.95;
-    /** Max factor by which the correction of expectations changes at a measurement. */
+    /** Max factor by which {@link #correction} changes at a measurement. Not tuned. */
     private static final double MAX_CHANGE = 1.01;
-    /** Max factor: expectations that are further from what is measured keep every request off the host. */
+    /** Max {@link #correction}: with expectations further from what is measured no request would enter the host. */
     private static final double MAX_CORRECTION = 1.5;
     /** Steps over which the queue is compared with what it was: as many as the guard's window has by default. */
     private static final int QUEUE_WINDOW = 1024;
@@ -55,9 +55,10 @@ public final class TierRules {
     private double hostNanosPerToken;
     private boolean missesTargets;
     /**
-     * Factor on expected times per token, because host tokens also wait for slots and for room in steps. It says only
-     * who may enter the host. How much KV the GPU holds is found without it: requests are late while the GPU is full,
-     * and the factor would keep it full (ADR 145).
+     * Factor on expected times per token, because host tokens also wait for slots and for room in steps. It decides
+     * which sequences may go to the host, as prompts, by moves and by rotation. How much KV the GPU holds, and whether
+     * in one batch or in two, is found without it: requests are late while the GPU is full, and the factor would keep
+     * it full (ADR 145).
      */
     private double correction = 1;
 
