@@ -35,7 +35,8 @@ final class GpuKvLimitSearch {
         SchedulerState state = decodes.state();
         TierRules rules = pipeline.rules();
         long target = rules.defaultTargets().perTokenNanos();
-        SpeedupEstimate two = new SpeedupEstimate(pipeline.predictor(), Kind.HOST_TOKENS_IN_BOTH, target);
+        SpeedupEstimate two = new SpeedupEstimate(
+                pipeline.predictor(), Kind.HOST_TOKENS_IN_BOTH, (long) (target / rules.correction()));
         SpeedupEstimate one = new SpeedupEstimate(pipeline.predictor(), Kind.SAME_LAYER, target);
         Sequence next = state.waiting().first();
         int context = (int) Math.max(1, decodes.expectedHostContext(List.of(next)) / (decodes.hostSequences() + 1));

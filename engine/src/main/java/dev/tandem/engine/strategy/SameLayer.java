@@ -92,7 +92,8 @@ public record SameLayer(Pipeline pipeline) {
      * <p>Single steps do not show it. Same-layer tokens serve a host of few sequences best, and so keep it small: in
      * steps chosen by their own rate alone, requests waited although two sub-batches would have done more with them
      * (ADR 47). With a target per token, two sub-batches may be too slow for any host, and one batch not (ADR 101).
-     * Where they are measured to be slower, predictions contain that, and one batch may follow (ADR 143).
+     * Where they are slower than predicted, so that the target is missed, one batch follows before the host is empty
+     * (ADR 138).
      *
      * <p>Where the GPU holds less KV than fits, for a host that two sub-batches serve, their gain with that host
      * counts: one batch would serve few of its sequences per step (ADR 143).
@@ -103,10 +104,11 @@ public record SameLayer(Pipeline pipeline) {
             return Optional.empty();
         }
         long target = pipeline.rules().defaultTargets().perTokenNanos();
+        long correctedTarget = (long) (target / pipeline.rules().correction());
         SpeedupEstimate.Estimate one =
                 new SpeedupEstimate(predictor, SpeedupEstimate.Kind.SAME_LAYER, target).of(draft);
         SpeedupEstimate.Estimate two =
-                new SpeedupEstimate(predictor, SpeedupEstimate.Kind.HOST_TOKENS_IN_BOTH, target).of(draft);
+                new SpeedupEstimate(predictor, SpeedupEstimate.Kind.HOST_TOKENS_IN_BOTH, correctedTarget).of(draft);
         two = two.largerOf(pipeline.rules().gpuKvLimitInForce(draft));
         boolean oneBatch = one.weighed() >= two.weighed();
         return Optional.of(new BestHost(oneBatch ? one.hostTokens() : two.hostTokens(), oneBatch));

@@ -38,9 +38,14 @@ public final class TierRules {
      * two profiles, with 0.95 156 to 170 (simulated, ADR 138).
      */
     static final double MAX_PACE_IN_SUB_BATCHES = 0.95;
-    /** Max factor by which {@link #correction} changes at a measurement. Not tuned. */
-    private static final double MAX_CHANGE = 1.01;
-    /** Max {@link #correction}: with expectations further from what is measured no request would enter the host. */
+    /**
+     * Factor by which expectations grow at each measurement where sequences and their latest tokens miss a target, if
+     * more have entered the host meanwhile.
+     */
+    private static final double GROWTH = 1.01;
+    /** Factor by which they shrink at each measurement where none is late, also while the host is empty. */
+    private static final double SHRINKAGE = 1.01;
+    /** Max factor: expectations that are further from what is measured keep every request off the host. */
     private static final double MAX_CORRECTION = 1.5;
     /** Steps over which the queue is compared with what it was: as many as the guard's window has by default. */
     private static final int QUEUE_WINDOW = 1024;
@@ -54,12 +59,7 @@ public final class TierRules {
     private final QueueTrend queue = new QueueTrend(QUEUE_WINDOW);
     private double hostNanosPerToken;
     private boolean missesTargets;
-    /**
-     * Factor on expected times per token, because host tokens also wait for slots and for room in steps. It decides
-     * which sequences may go to the host, as prompts, by moves and by rotation. How much KV the GPU holds, and whether
-     * in one batch or in two, is found without it: requests are late while the GPU is full, and the factor would keep
-     * it full (ADR 145).
-     */
+    /** Factor on expected times per token, because host tokens also wait for slots and for room in steps. */
     private double correction = 1;
 
     private double meanStepSeconds;
@@ -151,6 +151,11 @@ public final class TierRules {
     /** Whether the queue lasts so long that a host that is filled for it pays, whatever a single step gains. */
     boolean queueLasts(SchedulerState state) {
         return queue.lasts(state);
+    }
+
+    /** Factor on expected times per token, 1 or more: it grows while a target is missed and the host is too slow. */
+    double correction() {
+        return correction;
     }
 
     /** Mean seconds of completed steps; 0 before the first. */
@@ -260,9 +265,14 @@ public final class TierRules {
     private void measure(SchedulerState state) {
         double perToken = mean(List.of(state.host(), state.inFlight()), state.now());
         hostNanosPerToken = perToken > 0 ? perToken : hostNanosPerToken;
-        missesTargets = Math.max(lateness(state.host(), perToken), lateness(state.inFlight(), perToken)) > 1;
-        double wanted = missesTargets ? correctionOfLate(state) : 1;
-        correction = Math.clamp(wanted, correction / MAX_CHANGE, correction * MAX_CHANGE);
+        missesTargets = isLate(state.host(), perToken) || isLate(state.inFlight(), perToken);
+        // sequences that were late for long stay late by their mean, however fast the host is since (ADR 142)
+        boolean late = missesTargets && (hadInFlight || isLate(state.host(), recentNanosPerToken(state.now())));
+        if (!late) {
+            correction = Math.max(1, correction / SHRINKAGE);
+        } else if (hadInFlight || entered(state)) {
+            correction = Math.min(MAX_CORRECTION, correction * GROWTH);
+        }
         measuredNanos = state.now();
         steps = 0;
         sequenceSteps = 0;
@@ -281,24 +291,25 @@ public final class TierRules {
     }
 
     /**
-     * The correction that late requests lead to: while tokens wait within a step, as much as the latest were late.
-     * Sequences that were late for long stay late by their mean, however fast the host is since (ADR 142). A factor
-     * that had grown for as long closed the host for minutes (ADR 145).
+     * Whether a sequence has entered the host since the last measurement. While none does, the host is closed enough,
+     * and a correction that grew on would keep it closed for minutes (ADR 145).
      */
-    private double correctionOfLate(SchedulerState state) {
-        return hadInFlight
-                ? MAX_CORRECTION
-                : Math.clamp(lateness(state.host(), recentNanosPerToken(state.now())), 1, MAX_CORRECTION);
+    private boolean entered(SchedulerState state) {
+        for (Sequence sequence : state.host()) {
+            if (sequence.tiers().enteredNanos() >= measuredNanos) {
+                return true;
+            }
+        }
+        return false;
     }
 
-    /** A time per token over the shortest target of some sequences; 0 where none has a target. */
-    private double lateness(Collection<Sequence> sequences, double perToken) {
-        double lateness = 0;
+    private boolean isLate(Collection<Sequence> sequences, double perToken) {
         for (Sequence sequence : sequences) {
-            long target = target(sequence);
-            lateness = target > 0 ? Math.max(lateness, perToken / target) : lateness;
+            if (target(sequence) > 0 && perToken > target(sequence)) {
+                return true;
+            }
         }
-        return lateness;
+        return false;
     }
 
     /** Mean nanoseconds per token of sequences since they entered their tier; 0 while all have few tokens. */

@@ -39,10 +39,7 @@ class GpuKvLimitTest {
     private final Scene scene = new Scene(POOL, 4000, BUDGET).limit(100);
 
     private static Pipeline pipeline(CostModel cost, Deviations deviations) {
-        return pipeline(cost, deviations, new TierRules(new LatencyTargets(0, TARGET), 0, 0));
-    }
-
-    private static Pipeline pipeline(CostModel cost, Deviations deviations, TierRules rules) {
+        TierRules rules = new TierRules(new LatencyTargets(0, TARGET), 0, 0);
         return new Pipeline(BUDGET, new StepPredictor(cost, true, 0), rules, deviations, true);
     }
 
@@ -94,31 +91,6 @@ class GpuKvLimitTest {
         }
         StepDraft draft = pipeline(cost, Deviations.of(Fidelity.TANDEM)).draft(scene.state);
         assertThat(draft.gpuBlocksKeptFree()).isEqualTo(sequences == 0 ? 0 : POOL - sequences * BLOCKS);
-    }
-
-    /** They are late while the GPU is full, so that they would keep it full. */
-    @Test
-    void requestsThatAreLateDoNotFillTheGpu() {
-        fill();
-        TierRules rules = new TierRules(new LatencyTargets(0, TARGET), 0, 0, 1);
-        Pipeline pipeline = pipeline(TestProfile.withCpu(20), Deviations.of(Fidelity.TANDEM), rules);
-        StepDraft first = pipeline.draft(scene.state);
-        pipeline.completed(first, 0);
-        scene.committer.now(10 * TARGET);
-        for (Sequence sequence : scene.state.host()) {
-            for (int i = 0; i < 5; i++) {
-                sequence.append(0, 0);
-            }
-        }
-        for (int i = 0; i < 100; i++) {
-            rules.completed(new StepDraft(scene.state, BUDGET), 0);
-        }
-        assertThat(rules.missesTargets()).isTrue();
-        assertThat(rules.allKeepTargets(List.of(), 0.7 * TARGET / 1e9))
-                .as("the host takes no more of them")
-                .isFalse();
-        assertThat(pipeline.draft(scene.state).foundGpuKvLimit()).isEqualTo(first.foundGpuKvLimit());
-        assertThat(first.gpuBlocksKeptFree()).isPositive();
     }
 
     @Test
