@@ -39,8 +39,8 @@ public final class TierRules {
      */
     static final double MAX_PACE_IN_SUB_BATCHES = 0.95;
     /**
-     * Factor by which expectations grow at each measurement where sequences and their latest tokens miss a target, if
-     * more have entered the host meanwhile.
+     * Factor by which expectations grow at each measurement where sequences and their latest tokens miss a target. Not
+     * while requests wait and none enters the host, unless tokens were in flight.
      */
     private static final double GROWTH = 1.01;
     /** Factor by which they shrink at each measurement where none is late, also while the host is empty. */
@@ -153,7 +153,7 @@ public final class TierRules {
         return queue.lasts(state);
     }
 
-    /** Factor on expected times per token, 1 or more: it grows while a target is missed and the host is too slow. */
+    /** Factor on expected times per token, 1 or more: it grows while requests are late and the host is not closed. */
     double correction() {
         return correction;
     }
@@ -270,7 +270,7 @@ public final class TierRules {
         boolean late = missesTargets && (hadInFlight || isLate(state.host(), recentNanosPerToken(state.now())));
         if (!late) {
             correction = Math.max(1, correction / SHRINKAGE);
-        } else if (hadInFlight || entered(state)) {
+        } else if (hadInFlight || state.waiting().isEmpty() || entered(state)) {
             correction = Math.min(MAX_CORRECTION, correction * GROWTH);
         }
         measuredNanos = state.now();
@@ -291,8 +291,9 @@ public final class TierRules {
     }
 
     /**
-     * Whether a sequence has entered the host since the last measurement. While none does, the host is closed enough,
-     * and a correction that grew on would keep it closed for minutes (ADR 145).
+     * Whether a sequence has entered the host since the last measurement, or computed its prompt there. While requests
+     * wait and none enters, the host is closed enough, and a correction that grew on would keep it closed for minutes
+     * (ADR 145).
      */
     private boolean entered(SchedulerState state) {
         for (Sequence sequence : state.host()) {

@@ -366,7 +366,7 @@ class SameLayerTest {
         Scene scene = new Scene(256, 3000, BUDGET).limit(1010);
         scene.gpu(1000);
         Sequence late = scene.host(1000);
-        for (int i = 0; i < 8; i++) {
+        for (int i = 0; i < 9; i++) {
             scene.host(1000);
         }
         Pipeline pipeline = pipeline(BUDGET, TestProfile.withCpu(25), rules, Deviations.of(Fidelity.TANDEM));
@@ -378,7 +378,6 @@ class SameLayerTest {
             late.append(0, 0);
         }
         scene.committer.now(300_000_000_000L);
-        scene.host(1000); // the correction grows where sequences enter
         int steps = 0;
         for (; !SameLayer.best(decodes, pipeline).orElseThrow().oneBatch(); steps++) {
             assertThat(steps).as("steps until one batch").isLessThan(100);

@@ -119,6 +119,28 @@ class TierRulesTest {
         assertThat(steps).isEqualTo(1);
     }
 
+    @Test
+    void inFlightTokensThatAreLateCloseTheHostThoughNoneEnters() {
+        perSequence = 20;
+        with(scene.inFlight(9), 4, 0);
+        for (int i = 1; mayEnter(); i++) {
+            assertThat(i).as("measurements until the host is closed").isLessThan(100);
+            scene.committer.now(1000 * i);
+            step();
+        }
+    }
+
+    /** The queue is empty: one batch may be faster than two, by their expected times. */
+    @Test
+    void expectationsGrowWhereNoneWaits() {
+        scene.committer.remove(candidate);
+        Sequence host = with(scene.host(9), 4, 0);
+        for (int i = 1; i <= 3; i++) {
+            hostToken(host, 1000 * i);
+        }
+        assertThat(rules.correction()).isEqualTo(1.01 * 1.01 * 1.01);
+    }
+
     /** It is late for 100 measurements; the expected 49.8 ns exceed the target after one. */
     @Test
     void aLateHostThatNoneEntersOpensAsSoonAsItIsFast() {
