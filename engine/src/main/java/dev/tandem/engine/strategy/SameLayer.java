@@ -93,7 +93,7 @@ public record SameLayer(Pipeline pipeline) {
      * steps chosen by their own rate alone, requests waited although two sub-batches would have done more with them
      * (ADR 47). With a target per token, two sub-batches may be too slow for any host, and one batch not (ADR 101).
      * Where they are slower than predicted, so that the target is missed, one batch follows before the host is empty
-     * (ADR 138).
+     * (ADR 138), unless requests wait and none enters the host meanwhile (ADR 145).
      *
      * <p>Where the GPU holds less KV than fits, for a host that two sub-batches serve, their gain with that host
      * counts: one batch would serve few of its sequences per step (ADR 143).

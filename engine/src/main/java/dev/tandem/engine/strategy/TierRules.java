@@ -153,7 +153,7 @@ public final class TierRules {
         return queue.lasts(state);
     }
 
-    /** Factor on expected times per token, 1 or more: it grows while requests are late and the host is not closed. */
+    /** Factor on expected times per token, 1 or more: it grows while requests on the host are late and others enter. */
     double correction() {
         return correction;
     }
@@ -292,8 +292,8 @@ public final class TierRules {
 
     /**
      * Whether a sequence has entered the host since the last measurement, or computed its prompt there. While requests
-     * wait and none enters, the host is closed enough, and a correction that grew on would keep it closed for minutes
-     * (ADR 145).
+     * wait and none enters, a larger correction keeps no more of them off the host, and later it would for minutes (ADR
+     * 145).
      */
     private boolean entered(SchedulerState state) {
         for (Sequence sequence : state.host()) {

@@ -17,6 +17,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 /** Terms of a draft of two sub-batches; {@link TestProfile} has the times. */
 class PipelineTest {
     private static final Budget BUDGET = new Budget(400, 120, 400);
+    private static final Budget LONG_PROMPTS = new Budget(2100, 20, 2100);
 
     private static Pipeline pipeline(Budget budget, Deviations deviations, long targetSeconds) {
         return pipeline(budget, TestProfile.model(), deviations, targetSeconds);
@@ -91,41 +92,40 @@ class PipelineTest {
     @ParameterizedTest
     @CsvSource({"88, 1, false", "89, 1, true", "92, 1.05, false", "93, 1.05, true"})
     void theTimeOfTwoSubBatchesCountsWhereTheyAreFaster(long targetSeconds, double measured, boolean starts) {
-        Budget budget = new Budget(2100, 20, 2100);
-        Scene scene = new Scene(256, 3000, budget).limit(2026);
-        scene.gpu(1000);
-        for (int i = 0; i < 4; i++) {
-            scene.host(1050);
-        }
-        scene.waiting(1050);
+        Scene scene = fourOnTheHost(1000);
         CostModel cost = TestProfile.withCpu(25);
         for (int i = 0; i < 1000; i++) {
             cost.observeSubBatches(1, measured);
         }
-        Pipeline pipeline = pipeline(budget, cost, Deviations.of(Fidelity.TANDEM), targetSeconds);
+        Pipeline pipeline = pipeline(LONG_PROMPTS, cost, Deviations.of(Fidelity.TANDEM), targetSeconds);
         StepDraft draft = pipeline.withoutHostTokens(scene.state);
         assertThat(draft.load(0).prefillOffloadTokens() > 0).isEqualTo(starts);
+    }
+
+    /** A sequence on the GPU, four on the host, and one that waits. */
+    private static Scene fourOnTheHost(int gpuContext) {
+        Scene scene = new Scene(256, 3000, LONG_PROMPTS).limit(2026);
+        scene.gpu(gpuContext);
+        for (int i = 0; i < 4; i++) {
+            scene.host(1050);
+        }
+        scene.waiting(1050);
+        return scene;
     }
 
     /** As above, beside a GPU that holds 500 tokens and will hold 1,000, with 6 of its 256 blocks free. */
     @ParameterizedTest
     @CsvSource({"88, 0, true", "88, 6, false", "89, 6, true"})
     void theKvThatTheGpuWillHoldCounts(long targetSeconds, int freeBlocks, boolean starts) {
-        Budget budget = new Budget(2100, 20, 2100);
-        Scene scene = new Scene(256, 3000, budget).limit(2026);
-        scene.gpu(500);
-        for (int i = 0; i < 4; i++) {
-            scene.host(1050);
-        }
-        scene.waiting(1050);
+        Scene scene = fourOnTheHost(500);
         TierRules rules = new TierRules(new LatencyTargets(0, targetSeconds * 1_000_000_000L), 0, 0);
         Pipeline pipeline = new Pipeline(
-                budget,
+                LONG_PROMPTS,
                 new StepPredictor(TestProfile.withCpu(25), true, 0),
                 rules,
                 Deviations.of(Fidelity.TANDEM),
                 true);
-        StepDraft finds = new StepDraft(scene.state, budget);
+        StepDraft finds = new StepDraft(scene.state, LONG_PROMPTS);
         finds.noteGpuKvLimit(new GpuKvLimit(freeBlocks, 1000, 5, 1));
         finds.keepGpuBlocksFree(freeBlocks, sequence -> true);
         rules.completed(finds, 0);
