@@ -35,6 +35,7 @@ final class GpuKvLimitSearch {
         SchedulerState state = decodes.state();
         TierRules rules = pipeline.rules();
         long target = rules.defaultTargets().perTokenNanos();
+        // without the correction the GPU keeps room free for a host that late requests keep closed (ADR 145)
         SpeedupEstimate two = new SpeedupEstimate(
                 pipeline.predictor(), Kind.HOST_TOKENS_IN_BOTH, (long) (target / rules.correction()));
         SpeedupEstimate one = new SpeedupEstimate(pipeline.predictor(), Kind.SAME_LAYER, target);
