@@ -51,7 +51,7 @@ final class SimulationOptions {
             defaultValue = "none",
             description = "How the machine differs from the profile that predictions use: a seed that draws all"
                     + " factors, or parts such as gemm=1.1,gpu-attention=0.9,launch=1.5,host-attention=1.3,link=1.2,"
-                    + "noise=0.05,late=0.01,seed=7. Default: ${DEFAULT-VALUE}.")
+                    + "busy-host=1.3,noise=0.05,late=0.01,seed=7. Default: ${DEFAULT-VALUE}.")
     String error;
 
     /** @throws ConfigurationException that names the option, its value and the limit */

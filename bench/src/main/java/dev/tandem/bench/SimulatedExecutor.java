@@ -346,8 +346,8 @@ public final class SimulatedExecutor implements Executor {
     /** Adds a token's attention to the CPU's queue. */
     private void requestAttention(HostToken hostToken, double now) {
         int context = span.tokens(hostToken.admission.position() + 1);
-        double alone = machine.cpuAttention(FULL_BANDWIDTH_TOKENS, (long) FULL_BANDWIDTH_TOKENS * context)
-                / FULL_BANDWIDTH_TOKENS;
+        double alone =
+                cpuAttention(FULL_BANDWIDTH_TOKENS, (long) FULL_BANDWIDTH_TOKENS * context) / FULL_BANDWIDTH_TOKENS;
         double together = alone * FULL_BANDWIDTH_TOKENS;
         double task = errors.task();
         // a worker's delay is its own: the others go on at the full bandwidth
@@ -356,6 +356,11 @@ public final class SimulatedExecutor implements Executor {
         tasks++;
         taskTokens += context;
         hostToken.ready = cpuFree - alone + together * task;
+    }
+
+    /** Seconds of CPU attention that begins now. */
+    private double cpuAttention(int hostTokens, long tokens) {
+        return errors.hostAttention(clock.nanos() / 1e9) * machine.cpuAttention(hostTokens, tokens);
     }
 
     /** Seconds of a step outside its layers. */
@@ -417,7 +422,7 @@ public final class SimulatedExecutor implements Executor {
             linear[b] = rows == 0 && batches == 2 ? 0 : machine.linear(batches == 2 ? gemmRows(rows) : padded(rows));
             gpu[b] = (gpuTokens > 0 ? machine.gpuAttention(gpuTokens) : 0)
                     + (pairs > 0 ? machine.prefillAttention(pairs) : 0);
-            cpu[b] = machine.cpuAttention(cpuRows, cpuTokens);
+            cpu[b] = cpuAttention(cpuRows, cpuTokens);
             hostTokens[b] = sameLayer * machine.tokenOverhead();
             waits |= cpuRows > 0;
         }

@@ -13,14 +13,15 @@ import java.util.SplittableRandom;
  * only because its cost model is exact, which no hardware offers.
  *
  * @param gpu factors of the GPU's times
- * @param hostAttention factor of CPU attention
+ * @param hostAttention factors of CPU attention
  * @param link factor of transfers
  * @param noise of single steps and tasks
  * @param seed of the noise
  */
-public record TimingErrors(Gpu gpu, double hostAttention, double link, Noise noise, long seed) {
+public record TimingErrors(Gpu gpu, HostAttention hostAttention, double link, Noise noise, long seed) {
     /** The machine is as profiled. */
-    public static final TimingErrors NONE = new TimingErrors(new Gpu(1, 1, 1), 1, 1, new Noise(0, 0), 0);
+    public static final TimingErrors NONE =
+            new TimingErrors(new Gpu(1, 1, 1), new HostAttention(1, 1), 1, new Noise(0, 0), 0);
 
     /**
      * Standard deviation of the logarithm of each factor that is drawn: the tolerance of throughput that recorded runs
@@ -32,7 +33,7 @@ public record TimingErrors(Gpu gpu, double hostAttention, double link, Noise noi
 
     /** What {@link #parse} knows. */
     private static final Set<String> PARTS =
-            Set.of("gemm", "gpu-attention", "launch", "host-attention", "link", "noise", "late", "seed");
+            Set.of("gemm", "gpu-attention", "launch", "host-attention", "busy-host", "link", "noise", "late", "seed");
 
     /**
      * Factors of the GPU's times; 1.1 takes a tenth longer than profiled.
@@ -42,6 +43,23 @@ public record TimingErrors(Gpu gpu, double hostAttention, double link, Noise noi
      * @param launch of fixed times: per step, per stage, per trip to the CPU
      */
     public record Gpu(double gemm, double attention, double launch) {}
+
+    /**
+     * Factors of CPU attention.
+     *
+     * @param always at any time
+     * @param busy besides, while another program reads the host's memory: in the last five of every fifteen minutes, as
+     *     long as one did on an H200's host (docs/results/cuda.jsonl, line 412)
+     */
+    public record HostAttention(double always, double busy) {
+        private static final double PERIOD_SECONDS = 900;
+        private static final double BUSY_SECONDS = 300;
+
+        /** The factor at a time, in seconds since the run began, over that of any time. */
+        double at(double seconds) {
+            return seconds % PERIOD_SECONDS < PERIOD_SECONDS - BUSY_SECONDS ? 1 : busy;
+        }
+    }
 
     /**
      * Noise of single steps and CPU tasks.
@@ -56,7 +74,8 @@ public record TimingErrors(Gpu gpu, double hostAttention, double link, Noise noi
         check("gemm", gpu.gemm(), 0.1, 10);
         check("gpu-attention", gpu.attention(), 0.1, 10);
         check("launch", gpu.launch(), 0.1, 10);
-        check("host-attention", hostAttention, 0.1, 10);
+        check("host-attention", hostAttention.always(), 0.1, 10);
+        check("busy-host", hostAttention.busy(), 0.1, 10);
         check("link", link, 0.1, 10);
         check("noise", noise.deviation(), 0, 1);
         check("late", noise.lateProbability(), 0, 1);
@@ -73,7 +92,7 @@ public record TimingErrors(Gpu gpu, double hostAttention, double link, Noise noi
     public static TimingErrors drawn(long seed) {
         SplittableRandom random = new SplittableRandom(seed);
         Gpu gpu = new Gpu(factor(random), factor(random), factor(random));
-        return new TimingErrors(gpu, factor(random), factor(random), DRAWN_NOISE, seed);
+        return new TimingErrors(gpu, new HostAttention(factor(random), 1), factor(random), DRAWN_NOISE, seed);
     }
 
     private static double factor(SplittableRandom random) {
@@ -82,7 +101,7 @@ public record TimingErrors(Gpu gpu, double hostAttention, double link, Noise noi
 
     /**
      * Parses {@code none}, a seed, or parts such as {@code gemm=1.1,host-attention=1.3,noise=0.05,late=0.01,seed=7}.
-     * The parts are gemm, gpu-attention, launch, host-attention, link, noise, late and seed.
+     * The parts are gemm, gpu-attention, launch, host-attention, busy-host, link, noise, late and seed.
      *
      * @throws ConfigurationException that names the part that is wrong
      */
@@ -97,8 +116,9 @@ public record TimingErrors(Gpu gpu, double hostAttention, double link, Noise noi
         for (String part : text.split(",")) {
             String[] words = part.split("=", 2);
             if (words.length != 2 || !PARTS.contains(words[0]) || !words[1].matches("\\d+(\\.\\d+)?")) {
-                throw new ConfigurationException("--error '" + part + "' is not known; use none, a seed, or"
-                        + " PART=NUMBER with gemm, gpu-attention, launch, host-attention, link, noise, late or seed");
+                throw new ConfigurationException(
+                        "--error '" + part + "' is not known; use none, a seed, or"
+                                + " PART=NUMBER with gemm, gpu-attention, launch, host-attention, busy-host, link, noise, late or seed");
             }
             parts.put(words[0], Double.parseDouble(words[1]));
         }
@@ -107,7 +127,7 @@ public record TimingErrors(Gpu gpu, double hostAttention, double link, Noise noi
                         parts.getOrDefault("gemm", 1.0),
                         parts.getOrDefault("gpu-attention", 1.0),
                         parts.getOrDefault("launch", 1.0)),
-                parts.getOrDefault("host-attention", 1.0),
+                new HostAttention(parts.getOrDefault("host-attention", 1.0), parts.getOrDefault("busy-host", 1.0)),
                 parts.getOrDefault("link", 1.0),
                 new Noise(parts.getOrDefault("noise", 0.0), parts.getOrDefault("late", 0.0)),
                 parts.getOrDefault("seed", 0.0).longValue());
@@ -122,7 +142,7 @@ public record TimingErrors(Gpu gpu, double hostAttention, double link, Noise noi
         return switch (component) {
             case LINEAR, PRE_LAYER, POST_LAYER -> gpu.gemm();
             case PREFILL_ATTENTION, GPU_ATTENTION -> gpu.attention();
-            case CPU_ATTENTION, IN_FLIGHT_ATTENTION -> hostAttention;
+            case CPU_ATTENTION, IN_FLIGHT_ATTENTION -> hostAttention.always();
             case TRANSFER -> link;
         };
     }
@@ -136,12 +156,19 @@ public record TimingErrors(Gpu gpu, double hostAttention, double link, Noise noi
         /** A late worker's task takes this many times as long: a time slice of a busy core, some milliseconds. */
         private static final double LATE = 10;
 
+        private final HostAttention hostAttention;
         private final Noise noise;
         private final SplittableRandom random;
 
         Draws(TimingErrors errors) {
+            hostAttention = errors.hostAttention();
             noise = errors.noise();
             random = new SplittableRandom(errors.seed());
+        }
+
+        /** Factor of CPU attention's time that changes, at a time in seconds since the run began. */
+        double hostAttention(double seconds) {
+            return hostAttention.at(seconds);
         }
 
         /** Factor of a GPU step's time. */

@@ -51,11 +51,22 @@ class TimingErrorsTest {
         assertThat(none.step() * none.task()).isEqualTo(1);
     }
 
+    @ParameterizedTest
+    @CsvSource({"0, 1", "599, 1", "600, 1.5", "899, 1.5", "900, 1", "1500, 1.5"})
+    void aBusyHostIsSlowerForFiveOfFifteenMinutes(double seconds, double factor) {
+        TimingErrors errors = TimingErrors.parse("busy-host=1.5");
+        assertThat(new TimingErrors.Draws(errors).hostAttention(seconds)).isEqualTo(factor);
+        assertThat(new CostModel(errors.machine(SimulatedMachine.H200_26K.profile)).cpuAttention(14, 14_000))
+                .isEqualTo(new CostModel(SimulatedMachine.H200_26K.profile).cpuAttention(14, 14_000));
+    }
+
     @Test
     void errorsNameThePartAndTheLimit() {
         assertThatThrownBy(() -> TimingErrors.parse("gems=1"))
                 .isInstanceOf(ConfigurationException.class)
                 .hasMessageContaining("'gems=1' is not known; use none, a seed");
+        assertThatThrownBy(() -> TimingErrors.parse("busy-host=20"))
+                .hasMessageContaining("busy-host=20.0 must lie between 0.1 and 10");
         assertThatThrownBy(() -> TimingErrors.parse("late=2")).hasMessageContaining("late=2.0 must lie between 0");
     }
 
