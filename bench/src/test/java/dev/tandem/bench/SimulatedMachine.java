@@ -32,7 +32,8 @@ enum SimulatedMachine {
     H200_16SM_26K("h200-16sm-26k", 1650, 72, 131_072, 20_480, 256, 512, 1000),
     H200_26K("h200", 1650, 36, 131_072, 20_480, 256, 256, 100),
     /** The same when cublasLt computed the products of steps in which prompts ride, and riding gained gpu-only less. */
-    H200_TIGHT_LIBRARY("h200-library", 1650, 36, 131_072, 20_480, 256, 256, 100);
+    H200_TIGHT_LIBRARY("h200-library", 1650, 36, 131_072, 20_480, 256, 256, 100),
+    IMITATED_L4("h200-imitated-l4-cb448a0", 2622, 24, 131_072, 2048, 64, 256, 100);
 
     /** What may keep requests off the host tier. */
     enum Host {
@@ -121,11 +122,17 @@ enum SimulatedMachine {
     double rateWithErrors(
             Strategy strategy, String workload, boolean guarded, TimingErrors errors, int warmUpSeconds, int seconds) {
         Workload work = Workload.parse(workload, 0);
-        Simulation parts = simulation(strategy, guarded, 1, Host.USABLE, new LatencyTargets(0, 0));
+        SimulatedRun run = withErrors(strategy, work, guarded, new LatencyTargets(0, 0), errors);
+        return rate(run.steady(first(strategy, work, Host.USABLE), warmUpSeconds, seconds));
+    }
+
+    /** A run on a machine that differs from the profile. */
+    SimulatedRun withErrors(
+            Strategy strategy, Workload work, boolean guarded, LatencyTargets targets, TimingErrors errors) {
+        Simulation parts = simulation(strategy, guarded, 1, Host.USABLE, targets);
         SimulatedExecutor executor =
                 SimulatedExecutor.withErrors(parts.executor().limits(), profile, parts.clock(), errors);
-        SimulatedRun run = new SimulatedRun(parts.config(), parts.scheduler(), executor, parts.clock(), work);
-        return rate(run.steady(first(strategy, work, Host.USABLE), warmUpSeconds, seconds));
+        return new SimulatedRun(parts.config(), parts.scheduler(), executor, parts.clock(), work);
     }
 
     /** Output tokens a second until the last of some requests has ended. */

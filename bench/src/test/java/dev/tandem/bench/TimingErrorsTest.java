@@ -6,7 +6,9 @@ import static org.assertj.core.api.Assertions.within;
 
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.strategy.select.Strategy;
+import java.util.Map;
 import java.util.stream.DoubleStream;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
@@ -85,6 +87,23 @@ class TimingErrorsTest {
                 60);
 
         assertThat(late / exact).isLessThan(0.9);
+    }
+
+    /** In the five minutes in which the host is busy, steps take 189 ms if none returns. */
+    @Test
+    void sequencesReturnFromABusyHost() {
+        Map<String, Object> window = SimulatedMachine.IMITATED_L4
+                .withErrors(
+                        Strategy.ADAPTIVE,
+                        Workload.parse("reasoning", 1),
+                        false,
+                        new LatencyTargets(0, 160_000_000),
+                        TimingErrors.parse("busy-host=1.5"))
+                .steady(new FirstRequests(152, 60), 600, 300);
+
+        assertThat(window.get("failed")).isEqualTo(0);
+        assertThat((double) window.get("host_wait_fraction")).isGreaterThan(0.01);
+        assertThat((double) window.get("mean_window_tpot_ms")).isLessThan(178);
     }
 
     /** Whatever the errors, the guarded default does not lose against the GPU alone on the same machine. */

@@ -70,16 +70,27 @@ final class GpuTier {
             if (draft.ins().contains(sequence) || sequence.remaining() > 1) {
                 continue; // it takes part in a rotation of this draft, or is an unfinished prompt
             }
-            boolean room = draft.gpuSequences() < draft.budget().maxSequences()
-                    && draft.totalRows() < draft.budget().maxBatchTokens()
-                    && hasRoom(draft, sequence);
-            if (!room) {
+            if (!swapIn(draft, sequence)) {
                 return false;
             }
+        }
+        return true;
+    }
+
+    /**
+     * Swaps a host sequence in whose last token alone is to be computed, if the GPU has ample space.
+     *
+     * @return whether it has
+     */
+    static boolean swapIn(StepDraft draft, Sequence sequence) {
+        boolean room = draft.gpuSequences() < draft.budget().maxSequences()
+                && draft.totalRows() < draft.budget().maxBatchTokens()
+                && hasRoom(draft, sequence);
+        if (room) {
             draft.bringIn(sequence);
             draft.add(0, sequence, 1, AttentionSite.GPU_FROM_GPU);
         }
-        return true;
+        return room;
     }
 
     /**

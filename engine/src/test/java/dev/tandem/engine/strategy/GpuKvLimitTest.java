@@ -229,6 +229,45 @@ class GpuKvLimitTest {
         assertThat(draft.outs()).isEmpty();
     }
 
+    /** Beside 10 sequences on the GPU, with which a layer takes 29.4, those on the host of 98 tokens take 0.49 each. */
+    private StepDraft secondDraft(CostModel cost, int gpu, int host) {
+        for (int i = 0; i < gpu; i++) {
+            scene.gpu(94);
+        }
+        for (int i = 0; i < host; i++) {
+            scene.host(94 + i % 5);
+        }
+        for (int i = 0; i < 100; i++) {
+            scene.waiting(40);
+        }
+        Pipeline pipeline = pipeline(cost, Deviations.of(Fidelity.TANDEM));
+        StepDraft first = pipeline.draft(scene.state);
+        assertThat(first.gpuBlocksKeptFree()).isPositive();
+        assertThat(first.ins()).as("no limit is in force").isEmpty();
+        pipeline.completed(first, 0);
+        return pipeline.draft(scene.state);
+    }
+
+    @ParameterizedTest
+    @CsvSource({"70, 0", "80, 1", "130, 1"})
+    void theLongestReturnsFromAHostThatIsTooSlow(int host, int returns) {
+        StepDraft draft = secondDraft(TestProfile.withCpu(20), 10, host);
+        assertThat(draft.ins()).hasSize(returns).allMatch(sequence -> scene.state.context(sequence) == 98);
+        assertThat(draft.outs()).isEmpty();
+        assertThat(draft.gpuBlocksKeptFree()).isPositive();
+        assertThat(draft.note().startsWith("a sequence returns from the host")).isEqualTo(returns == 1);
+    }
+
+    /** Two sub-batches take 72 of 70 s, but for the GPU, which has room. */
+    @Test
+    void noneReturnsWhereTheGpuIsTheSlowerTier() {
+        CostModel cost = TestProfile.withCpu(20);
+        for (int i = 0; i < 1000; i++) {
+            cost.observeSubBatches(1, 1.05);
+        }
+        assertThat(secondDraft(cost, 15, 60).ins()).isEmpty();
+    }
+
     @Test
     void promptsStartOnTheHostThoughTheGpuHasRoom() {
         for (int i = 0; i < 16; i++) {
