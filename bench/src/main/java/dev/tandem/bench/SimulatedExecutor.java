@@ -358,7 +358,7 @@ public final class SimulatedExecutor implements Executor {
         hostToken.ready = cpuFree - alone + together * task;
     }
 
-    /** Seconds of CPU attention that begins now. */
+    /** Seconds of CPU attention in a step that begins now. */
     private double cpuAttention(int hostTokens, long tokens) {
         return errors.hostAttention(clock.nanos() / 1e9) * machine.cpuAttention(hostTokens, tokens);
     }

@@ -62,7 +62,8 @@ public record Pipeline(
     /**
      * Min time by which a step is predicted to be shorter without a host sequence, over what the CPU's attention of it
      * takes, for the sequence to return. On an imitated L4 whose workers are late at times, 0 has 396 tokens/s and a
-     * p99 of 194 ms, 0.3 has 420 and 181, and 0.6 has 431 and 165; without returns 433 and 168 (simulated, ADR 146).
+     * p99 of 194 ms, 0.3 has 420 and 181, 0.5 has 428 and 165, and 0.6 has 431 and 165; without returns 433 and 168
+     * (simulated, ADR 146).
      */
     private static final double MIN_SAVING_OF_RETURN = 0.5;
 
@@ -227,8 +228,9 @@ public record Pipeline(
         draft.note(hostPrompts.note());
         limitGpuKv(draft, hostPrompts, limit, pace);
         if (returns) {
-            draft.note("a sequence returns from the host, whose attention would make steps longer than the target"
-                    + (draft.note().isEmpty() ? "" : "; " + draft.note()));
+            draft.note(
+                    "a sequence returns from the host, whose attention would make steps longer than the default target"
+                            + (draft.note().isEmpty() ? "" : "; " + draft.note()));
         }
         // a target makes the first steps of a run short; without one gpu-only's first step fills the pool (ADR 134)
         boolean shortFirstSteps = rules.defaultTargets().perTokenNanos() > 0 && !state.outputsKnown();
@@ -237,7 +239,7 @@ public record Pipeline(
         Prefills prefills = new Prefills(
                 chunked,
                 true,
-                sequence -> hostPrompts.start() && rules.mayLiveOnHost(draft, sequence, pace),
+                sequence -> !returns && hostPrompts.start() && rules.mayLiveOnHost(draft, sequence, pace),
                 piggybacks ? piggybacking : PiggybackedPrefill.NONE);
         int most = budget.maxBatchTokens();
         if (hostPrompts == HostPrompts.IN_BALANCE) {
@@ -275,26 +277,38 @@ public record Pipeline(
         if (host.size() < 2 || !state.inFlight().isEmpty()) {
             return false;
         }
-        Load gpu = draft.load(0);
-        long tokens = host.stream().mapToLong(state::context).sum();
-        double step = predictedStep(gpu.gpuRows(), gpu.gpuTokens(), host.size(), tokens);
+        double step = stepAfterMoves(draft, 0, 0);
         if (step * 1e9 <= rules.defaultTargets().perTokenNanos()) {
             return false;
         }
         Sequence longest = Collections.max(host, Comparator.comparingInt(state::context));
         int context = state.context(longest);
-        double after = predictedStep(gpu.gpuRows() + 1, gpu.gpuTokens() + context, host.size() - 1, tokens - context);
+        long tokens = host.stream().mapToLong(state::context).sum();
         double attention =
                 predictor.cost().layers() * predictor.cost().cpuAttention(host.size(), tokens) * context / tokens;
-        return step - after >= MIN_SAVING_OF_RETURN * attention && GpuTier.swapIn(draft, longest);
+        return step - stepAfterMoves(draft, 1, context) >= MIN_SAVING_OF_RETURN * attention
+                && GpuTier.swapIn(draft, longest);
     }
 
-    /** Seconds of a step without prompts, in one batch or in two, whichever is shorter. */
-    private double predictedStep(int gpuRows, long gpuTokens, int hostTokens, long hostContext) {
-        int context = (int) (hostContext / hostTokens);
+    /**
+     * Seconds of a step without prompts, in one batch or in two, whichever is shorter, with the contexts of now.
+     *
+     * @param sequences that move from the host to the GPU; negative for the other way
+     * @param context of these; negative for the other way
+     */
+    private double stepAfterMoves(StepDraft draft, int sequences, long context) {
+        List<Sequence> host = HostTier.candidates(draft);
+        int gpuRows = draft.load(0).gpuRows() + sequences;
+        long gpuTokens = draft.load(0).gpuTokens() + context;
+        int hostTokens = host.size() - sequences;
+        if (hostTokens == 0) {
+            return predictor.mixed(gpuRows, gpuTokens, 0, 0);
+        }
+        long onHost = host.stream().mapToLong(draft.state()::context).sum() - context;
+        int mean = (int) (onHost / hostTokens);
         return Math.min(
-                predictor.sameLayer(gpuRows, gpuTokens, hostTokens, context, 0, 0),
-                predictor.pipelinedInBoth(gpuRows, gpuTokens, hostTokens, context, 0, 0));
+                predictor.sameLayer(gpuRows, gpuTokens, hostTokens, mean, 0, 0),
+                predictor.pipelinedInBoth(gpuRows, gpuTokens, hostTokens, mean, 0, 0));
     }
 
     /** How much KV the GPU is to hold: found anew in some steps, in others as it was last found. */
@@ -349,9 +363,22 @@ public record Pipeline(
         double after = predictedTarget(gpu, gpu.gpuTokens(), hostAfter, (int) (tokens / hostAfter));
         double shortest = pace.shortestTarget(draft, hostAfter, tokens);
         rows.forEach(row -> gpu.add(row, 1));
-        return after < before
-                || (rules.allKeepTargets(draft.state().host(), shortest)
-                        && rules.allKeepTargets(draft.state().inFlight(), shortest));
+        return isNotLateAfter(draft, rows)
+                && (after < before
+                        || (rules.allKeepTargets(draft.state().host(), shortest)
+                                && rules.allKeepTargets(draft.state().inFlight(), shortest)));
+    }
+
+    /**
+     * Whether steps without prompts keep the default target, or become shorter, once the rows' sequences are on the
+     * host. Its expected contexts may be shorter than those of now, and {@link #returnLongest} goes by these.
+     */
+    private boolean isNotLateAfter(StepDraft draft, List<Row> rows) {
+        long context = rows.stream()
+                .mapToLong(row -> draft.state().context(row.sequence()))
+                .sum();
+        double step = stepAfterMoves(draft, -rows.size(), -context);
+        return step * 1e9 <= rules.defaultTargets().perTokenNanos() || step < stepAfterMoves(draft, 0, 0);
     }
 
     /**

@@ -258,14 +258,15 @@ class GpuKvLimitTest {
         assertThat(draft.note().startsWith("a sequence returns from the host")).isEqualTo(returns == 1);
     }
 
-    /** Two sub-batches take 72 of 70 s, but for the GPU, which has room. */
-    @Test
-    void noneReturnsWhereTheGpuIsTheSlowerTier() {
+    /** Two sub-batches take 73 of 70 s, but for the GPU, which has room, until the host takes longer. */
+    @ParameterizedTest
+    @CsvSource({"60, 0", "90, 1"})
+    void noneReturnsWhereTheGpuIsTheSlowerTier(int host, int returns) {
         CostModel cost = TestProfile.withCpu(20);
         for (int i = 0; i < 1000; i++) {
             cost.observeSubBatches(1, 1.05);
         }
-        assertThat(secondDraft(cost, 15, 60).ins()).isEmpty();
+        assertThat(secondDraft(cost, 15, host).ins()).hasSize(returns);
     }
 
     @Test
