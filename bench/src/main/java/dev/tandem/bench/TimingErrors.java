@@ -48,8 +48,8 @@ public record TimingErrors(Gpu gpu, HostAttention hostAttention, double link, No
      * Factors of CPU attention.
      *
      * @param always at any time
-     * @param busy besides, while another program reads the host's memory: in the last five of every fifteen minutes, as
-     *     long as one did on an H200's host (docs/results/cuda.jsonl, line 412)
+     * @param busy besides, while another program reads the host's memory: in the last five of every fifteen minutes. On
+     *     an H200's host such a slower time lasted six minutes (docs/results/cuda.jsonl, line 412)
      */
     public record HostAttention(double always, double busy) {
         private static final double PERIOD_SECONDS = 900;

@@ -66,12 +66,17 @@ public final class Scene {
 
     /** A decoding sequence of {@code length} tokens, its next one included, in GPU blocks. */
     public Sequence gpu(int length) {
-        return decoding(length, KvTier.GPU);
+        return decoding(length - 1, length, KvTier.GPU);
     }
 
     /** A decoding sequence of {@code length} tokens, its next one included, in host blocks. */
     public Sequence host(int length) {
-        return decoding(length, KvTier.HOST);
+        return host(length - 1, length);
+    }
+
+    /** A decoding sequence in host blocks, of {@code length} tokens, its next one included, after a shorter prompt. */
+    public Sequence host(int prompt, int length) {
+        return decoding(prompt, length, KvTier.HOST);
     }
 
     /** A host sequence whose next token is in flight. */
@@ -82,14 +87,18 @@ public final class Scene {
         return sequence;
     }
 
-    private Sequence decoding(int length, KvTier tier) {
-        Sequence sequence = sequence(length - 1, targets);
+    private Sequence decoding(int prompt, int length, KvTier tier) {
+        Sequence sequence = sequence(prompt, targets);
         kv.start(sequence, PrefixUse.nothing(tier));
         if (!kv.grow(sequence, length - 1)) {
             throw new IllegalArgumentException("the " + tier + " pool is too small for the scene");
         }
-        sequence.advance(length - 1);
+        sequence.advance(prompt);
         sequence.append(0, 0);
+        while (sequence.length() < length) {
+            sequence.advance(1);
+            sequence.append(0, 0);
+        }
         state.settle(sequence);
         return sequence;
     }

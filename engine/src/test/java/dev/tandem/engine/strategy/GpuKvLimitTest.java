@@ -249,12 +249,15 @@ class GpuKvLimitTest {
     }
 
     @ParameterizedTest
-    @CsvSource({"70, 0", "80, 1", "130, 1"})
+    @CsvSource({"20, 0", "70, 0", "80, 1", "130, 1"})
     void theLongestReturnsFromAHostThatIsTooSlow(int host, int returns) {
         StepDraft draft = secondDraft(TestProfile.withCpu(20), 10, host);
         assertThat(draft.ins()).hasSize(returns).allMatch(sequence -> scene.state.context(sequence) == 98);
         assertThat(draft.outs()).isEmpty();
         assertThat(draft.gpuBlocksKeptFree()).isPositive();
+        assertThat(draft.load(0).prefillOffloadTokens() > 0)
+                .as("prompts start there")
+                .isEqualTo(host < 70);
         assertThat(draft.note().startsWith("a sequence returns from the host")).isEqualTo(returns == 1);
     }
 
@@ -267,6 +270,19 @@ class GpuKvLimitTest {
             cost.observeSubBatches(1, 1.05);
         }
         assertThat(secondDraft(cost, 15, host).ins()).hasSize(returns);
+    }
+
+    /** Of 98 tokens each, they are expected to have 78 while they decode; with one more, 69 of these take 70.6 s. */
+    @ParameterizedTest
+    @CsvSource({"60, 1", "68, 0"})
+    void noneLeavesForAHostThatWouldBeLateByItsContextsOfNow(int host, int leave) {
+        fill(15);
+        for (int i = 0; i < host; i++) {
+            scene.host(20, 98);
+        }
+        StepDraft draft = pipeline(20).draft(scene.state);
+        assertThat(draft.gpuBlocksKeptFree()).isPositive();
+        assertThat(draft.outs()).hasSize(leave);
     }
 
     @Test
