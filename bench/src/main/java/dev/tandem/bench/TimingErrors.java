@@ -116,9 +116,9 @@ public record TimingErrors(Gpu gpu, HostAttention hostAttention, double link, No
         for (String part : text.split(",")) {
             String[] words = part.split("=", 2);
             if (words.length != 2 || !PARTS.contains(words[0]) || !words[1].matches("\\d+(\\.\\d+)?")) {
-                throw new ConfigurationException(
-                        "--error '" + part + "' is not known; use none, a seed, or"
-                                + " PART=NUMBER with gemm, gpu-attention, launch, host-attention, busy-host, link, noise, late or seed");
+                throw new ConfigurationException("--error '" + part + "' is not known; use none, a seed, or"
+                        + " PART=NUMBER with gemm, gpu-attention, launch, host-attention, busy-host, link,"
+                        + " noise, late or seed");
             }
             parts.put(words[0], Double.parseDouble(words[1]));
         }
