@@ -49,7 +49,7 @@ public record TimingErrors(Gpu gpu, HostAttention hostAttention, double link, No
      *
      * @param always at any time
      * @param busy besides, while another program reads the host's memory: in the last five of every fifteen minutes. On
-     *     an H200's host such a slower time lasted six minutes (docs/results/cuda.jsonl, line 412)
+     *     an H200's host such a slower time lasted six minutes (docs/results/busy-host.jsonl)
      */
     public record HostAttention(double always, double busy) {
         private static final double PERIOD_SECONDS = 900;

@@ -62,8 +62,8 @@ public record Pipeline(
     /**
      * Min time by which a step is predicted to be shorter without a host sequence, over what the CPU's attention of it
      * takes, for the sequence to return. On an imitated L4 whose workers are late at times, 0 has 396 tokens/s and a
-     * p99 of 194 ms, 0.3 has 420 and 181, 0.5 has 428 and 165, and 0.6 has 431 and 165; without returns 433 and 168
-     * (simulated, ADR 146).
+     * p99 of 194 ms, 0.3 has 420 and 181, 0.5 has 429 and 165, and 0.6 has 431 and 165; without returns 433 and 168
+     * (simulated, trial builds but for 0.5, ADR 146).
      */
     private static final double MIN_SAVING_OF_RETURN = 0.5;
 
@@ -264,9 +264,10 @@ public record Pipeline(
     }
 
     /**
-     * Moves the host sequence of most context to the GPU, if steps without prompts would else miss the default target
-     * and are predicted to be shorter with it there. A host that has become slower is late until enough of its
-     * sequences have ended, which takes minutes, while the GPU keeps room free (ADR 146).
+     * Moves the host sequence of most context to the GPU, if that has room, steps without prompts would else miss the
+     * default target, and they are predicted to become enough shorter. Not while tokens are in flight. A host that has
+     * become slower is late until enough of its sequences have ended, which takes minutes, while the GPU keeps room
+     * free (ADR 146).
      *
      * @param draft which keeps no GPU blocks free
      * @return whether one moves
@@ -348,8 +349,8 @@ public record Pipeline(
 
     /**
      * Whether the host would be fast enough for the rows' sequences, and for its others, without these on the GPU; or
-     * else is predicted to be faster. Two sub-batches are late for the GPU's attention, and less of it is then left
-     * (ADR 142).
+     * else is predicted to be faster; and in both cases not late by the contexts of now. Two sub-batches are late for
+     * the GPU's attention, and less of it is then left (ADR 142).
      */
     private boolean mayMoveOut(StepDraft draft, List<Row> rows, HostPace pace) {
         Load gpu = draft.load(0);
@@ -371,7 +372,8 @@ public record Pipeline(
 
     /**
      * Whether steps without prompts keep the default target, or become shorter, once the rows' sequences are on the
-     * host. Its expected contexts may be shorter than those of now, and {@link #returnLongest} goes by these.
+     * host. Its expected contexts may be shorter than those of now, and {@link #returnLongest} goes by these. Tokens in
+     * flight and unfinished prompts do not count.
      */
     private boolean isNotLateAfter(StepDraft draft, List<Row> rows) {
         long context = rows.stream()
