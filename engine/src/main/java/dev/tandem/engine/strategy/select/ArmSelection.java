@@ -72,6 +72,8 @@ final class ArmSelection {
     private int hostTokens;
     /** Gained less lost work of the windows in RUN, in windows of gpu-only. */
     private double credit;
+    /** Whether any step since the arm was last judged was one that other arms make too. */
+    private boolean sharedSteps;
     /** Steps in a row that predict enough gain. */
     private int promisingSteps;
 
@@ -226,7 +228,7 @@ final class ArmSelection {
         promisingSteps = 0;
         warmUps = 0;
         hostTokens = 0;
-        window.clear();
+        clearWindow();
     }
 
     /** Adds a completed step to the measurement of gpu-only. */
@@ -241,8 +243,9 @@ final class ArmSelection {
      * @param step work and time
      * @param hostTokensNow sequences on the host when the step was drafted
      * @param full whether the host was full
+     * @param shared whether the other arms would have made the same step: no trial tells anything of these
      */
-    void count(int by, Measured step, int hostTokensNow, boolean full) {
+    void count(int by, Measured step, int hostTokensNow, boolean full, boolean shared) {
         if (!isOffloading() || by != arm) {
             return;
         }
@@ -250,6 +253,7 @@ final class ArmSelection {
             run("the host is full");
         }
         window.add(step.work(), step.secondsPerToken(), step.promptsAdded(), step.took());
+        sharedSteps |= shared;
         if (phase == Phase.RUN) {
             untilTrial--;
             armRate.add(step.work(), step.secondsPerToken(), step.promptsAdded(), step.took());
@@ -258,18 +262,25 @@ final class ArmSelection {
                 && window.steps() >= limits.minSteps()
                 && window.elapsed() > MAX_WINDOW_TIME * gpuOnly.horizonSeconds();
         if (window.isComplete() || tooLong) {
-            if (phase == Phase.WARM_UP) {
+            if (isTrial() && sharedSteps) { // a ratio would compare the incumbent with itself
+                concludeTrial(false);
+            } else if (phase == Phase.WARM_UP) {
                 judgeWarmUp(hostTokensNow);
             } else {
                 judge();
             }
-            window.clear();
+            clearWindow();
         }
+    }
+
+    private void clearWindow() {
+        window.clear();
+        sharedSteps = false;
     }
 
     private void run(String reason) {
         enter(Phase.RUN, reason);
-        window.clear();
+        clearWindow();
         armRate.clear();
     }
 
@@ -297,7 +308,7 @@ final class ArmSelection {
         if (guarded) {
             judgeAgainstGpuOnly();
         }
-        if (phase == Phase.RUN && arms.size() > 1 && untilTrial <= 0 && armRate.isComplete()) {
+        if (phase == Phase.RUN && arms.size() > 1 && untilTrial <= 0 && armRate.isComplete() && !sharedSteps) {
             ThroughputWindow spare = incumbentRate;
             incumbentRate = armRate;
             armRate = spare;
@@ -408,6 +419,10 @@ final class ArmSelection {
                 ratio,
                 arms.get(incumbent),
                 arms.get(won ? arm : incumbent));
+        concludeTrial(won);
+    }
+
+    private void concludeTrial(boolean won) {
         if (won) {
             trialPause = limits.trialPause();
             incumbent = arm;

@@ -90,6 +90,7 @@ public final class StrategySelector implements Policy {
      * @param hostTokens sequences on the host when it was drafted
      * @param inFlight whether tokens were in flight when it was drafted
      * @param stays whether it holds the arm in its pipeline
+     * @param shared whether it is what the arm makes beyond the target, as others do
      * @param sample the work that is measured; empty where the step is not measured
      * @param gain the predicted gain; present where an arm would offload and gpu-only is an arm
      */
@@ -99,6 +100,7 @@ public final class StrategySelector implements Policy {
             int hostTokens,
             boolean inFlight,
             boolean stays,
+            boolean shared,
             Optional<Sample> sample,
             Optional<PredictedGain> gain) {}
 
@@ -125,8 +127,10 @@ public final class StrategySelector implements Policy {
     private record PredictedGain(
             ExpectedGain.Expectation expectation, boolean enough, boolean begins, Measurement.Demand demand) {}
 
-    /** An arm's draft, and whether it holds the arm in its pipeline. */
-    private record ArmDraft(StepDraft draft, boolean stays) {}
+    /**
+     * An arm's draft, whether it holds the arm in its pipeline, and whether it is what the arm makes beyond the target.
+     */
+    private record ArmDraft(StepDraft draft, boolean stays, boolean beyondTarget) {}
 
     /**
      * Creates a selector.
@@ -274,7 +278,8 @@ public final class StrategySelector implements Policy {
     private Drafted armStep(ArmDraft step, Optional<Sample> sample, Optional<PredictedGain> gain) {
         SchedulerState state = step.draft().state();
         boolean inFlight = !state.inFlight().isEmpty();
-        return new Drafted(step.draft(), false, hostTokens(state), inFlight, step.stays(), sample, gain);
+        return new Drafted(
+                step.draft(), false, hostTokens(state), inFlight, step.stays(), step.beyondTarget(), sample, gain);
     }
 
     private Drafted gpuOnlyStep(StepDraft draft, boolean ofPause, boolean counts, Optional<PredictedGain> gain) {
@@ -287,7 +292,7 @@ public final class StrategySelector implements Policy {
                         predictor.addedByPrompts(draft.load(0))))
                 : Optional.empty();
         boolean inFlight = !state.inFlight().isEmpty();
-        return new Drafted(draft, ofPause, hostTokens(state), inFlight, false, sample, gain);
+        return new Drafted(draft, ofPause, hostTokens(state), inFlight, false, false, sample, gain);
     }
 
     /** @param gpuOnly the gpu-only draft, whose load gives the seconds per token */
@@ -301,7 +306,7 @@ public final class StrategySelector implements Policy {
         if (inFlight && selection.leftArm().isPresent()) {
             Optional<Policy> leave = arms.get(selection.leftArm().getAsInt()).leave();
             if (leave.isPresent()) {
-                return new ArmDraft(leave.get().draft(state, why), false);
+                return new ArmDraft(leave.get().draft(state, why), false, false);
             }
         }
         Arm arm = arms.get(selection.arm());
@@ -309,18 +314,18 @@ public final class StrategySelector implements Policy {
                 && !arm.beyondTarget().get().keepsTarget().test(state)) {
             StepDraft draft = arm.beyondTarget().get().policy().draft(state, why);
             why.because("in-flight tokens would wait longer than their target; %s", why.reason());
-            return new ArmDraft(draft, false);
+            return new ArmDraft(draft, false, true);
         }
         StepDraft draft = arm.policy().draft(state, why);
         boolean leavesPipeline = draft.shape() == Shape.ASYNC && !inFlight && pipelineStays < PIPELINE_STAYS;
         if (arm.instead().isEmpty() || !leavesPipeline) {
-            return new ArmDraft(draft, false);
+            return new ArmDraft(draft, false, false);
         }
         StepDraft pipelined = arm.instead().get().draft(state, why);
         why.because(
                 "apex: the pipeline goes on for %d steps before async-overlap, of which this is number %d; %s",
                 PIPELINE_STAYS, pipelineStays + 1, why.reason());
-        return new ArmDraft(pipelined, true);
+        return new ArmDraft(pipelined, true, false);
     }
 
     private void consider(StepDraft draft, double secondsPerToken, Decision why) {
@@ -383,7 +388,7 @@ public final class StrategySelector implements Policy {
             return;
         }
         boolean full = step.gain().map(gain -> !gain.expectation().fills()).orElse(false);
-        selection.count(sample.arm(), measured, step.hostTokens(), full);
+        selection.count(sample.arm(), measured, step.hostTokens(), full, step.shared());
     }
 
     /** The current phase. */

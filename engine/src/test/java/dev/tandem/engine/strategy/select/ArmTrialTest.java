@@ -18,6 +18,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Test;
 
 /**
@@ -147,6 +149,41 @@ class ArmTrialTest {
         assertThat(run(220, Map.of('o', 2.0, 'p', 4.0)))
                 .as("the next trial after the pause is of the first arm")
                 .startsWith(FIRST + o + p + "r".repeat(WARM_UP) + "p");
+    }
+
+    /** Two arms that make the same steps, b, while tokens in flight would miss their target. */
+    private void withTarget(BooleanSupplier keepsTarget) {
+        Optional<Arm.BeyondTarget> beyond =
+                Optional.of(new Arm.BeyondTarget(state -> keepsTarget.getAsBoolean(), named('b')));
+        selector = selector(
+                new Arm("rules", named('r'), Set.of(), Optional.empty(), Optional.empty(), beyond),
+                new Arm("overlap", named('o'), Set.of(), Optional.empty(), Optional.empty(), beyond));
+    }
+
+    @Test
+    void noneIsTriedWhileAllMakeTheSameSteps() {
+        hostTokens();
+        AtomicBoolean keepsTarget = new AtomicBoolean();
+        withTarget(keepsTarget::get);
+        for (int step = 0; step < 100; step++) {
+            assertThat(run(1, 2)).isEqualTo("b");
+            assertThat(selector.isTrial()).as("step %d", step).isFalse();
+        }
+        keepsTarget.set(true);
+        assertThat(run(20, 2)).contains("o");
+    }
+
+    @Test
+    void aTrialIsLostWhereTokensInFlightMissTheirTarget() {
+        hostTokens();
+        AtomicBoolean keepsTarget = new AtomicBoolean(true);
+        withTarget(keepsTarget::get);
+        assertThat(run(FIRST.length() + 1, 2)).isEqualTo(FIRST + "o");
+        keepsTarget.set(false);
+        assertThat(run(3, 2)).isEqualTo("bbb");
+        assertThat(selector.isTrial()).isFalse();
+        keepsTarget.set(true);
+        assertThat(run(WARM_UP + 40 + 1, 2)).isEqualTo("r".repeat(WARM_UP + 40) + "o");
     }
 
     @Test
