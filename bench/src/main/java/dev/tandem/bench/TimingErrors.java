@@ -55,7 +55,7 @@ public record TimingErrors(Gpu gpu, HostAttention hostAttention, double link, No
         private static final double PERIOD_SECONDS = 900;
         private static final double BUSY_SECONDS = 300;
 
-        /** The factor at a time, in seconds since the run began, over that of any time. */
+        /** The factor besides {@link #always}, at a time in seconds since the run began. */
         double at(double seconds) {
             return seconds % PERIOD_SECONDS < PERIOD_SECONDS - BUSY_SECONDS ? 1 : busy;
         }

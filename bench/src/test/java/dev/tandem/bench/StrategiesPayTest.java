@@ -103,7 +103,7 @@ class StrategiesPayTest {
             names = {"SIMPLE_OFFLOAD", "SYMMETRIC", "FASTDECODE_PLUS", "ASYMMETRIC"})
     void everyStrategyGetsAnywhere(Strategy strategy) {
         Map<SimulatedMachine, Double> rates = new EnumMap<>(SimulatedMachine.class);
-        // the imitated L4 still computes the first prompts then, with 4 tokens/s
+        // the imitated L4 still computes its first prompts then, and has 4 tokens/s
         for (SimulatedMachine machine : EnumSet.complementOf(EnumSet.of(SimulatedMachine.IMITATED_L4))) {
             rates.put(machine, machine.earlyRate(strategy, "synthetic:400/100"));
         }

@@ -78,7 +78,7 @@ final class GpuTier {
     }
 
     /**
-     * Swaps a host sequence in whose last token alone is to be computed, if the GPU has ample space.
+     * Swaps in a host sequence that decodes, if the GPU has ample space.
      *
      * @return whether it has
      */

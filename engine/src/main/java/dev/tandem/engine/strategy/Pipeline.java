@@ -13,8 +13,6 @@ import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
 import java.util.ArrayList;
 import java.util.Collection;
-import java.util.Collections;
-import java.util.Comparator;
 import java.util.List;
 import java.util.Set;
 
@@ -59,14 +57,6 @@ public record Pipeline(
      * changes nothing, and 1024 costs what 1.0 costs there.
      */
     private static final int MIN_STEP_ROWS = 512;
-    /**
-     * Min time by which a step is predicted to be shorter without a host sequence, over what the CPU's attention of it
-     * takes, for the sequence to return. On an imitated L4 whose workers are late at times, 0 has 396 tokens/s and a
-     * p99 of 194 ms, 0.3 has 420 and 181, 0.5 has 429 and 165, and 0.6 has 431 and 165; without returns 433 and 168
-     * (simulated, trial builds but for 0.5, ADR 146).
-     */
-    private static final double MIN_SAVING_OF_RETURN = 0.5;
-
     /** Rows of a GEMM's tile. */
     private static final int TILE = 64;
     /**
@@ -213,7 +203,10 @@ public record Pipeline(
             int begun = state.waiting().isEmpty() ? 0 : state.waiting().first().length();
             draft.leaveForStaging(maxBatchTokens + begun);
         }
-        boolean returns = !kept.evicted() && rules.gpuBlocksKeptFree() > 0 && returnLongest(draft);
+        boolean returns = !kept.evicted()
+                && rules.gpuBlocksKeptFree() > 0
+                && HostReturn.swapsInLongest(
+                        draft, predictor, rules.defaultTargets().perTokenNanos());
         draft.keepGpuBlocksFree(rules.gpuBlocksKeptFree(), rules::toleratesDefaultTarget);
         if (!kept.evicted() && !returns) {
             rules.rotate(draft, pace);
@@ -261,55 +254,6 @@ public record Pipeline(
         }
         prefills.start(draft, draft.gpuSequences() + draft.hostSequences(), 0, maxRows);
         return draft;
-    }
-
-    /**
-     * Moves the host sequence of most context to the GPU, if that has room, steps without prompts would else miss the
-     * default target, and they are predicted to become enough shorter. Not while tokens are in flight. A host that has
-     * become slower is late until enough of its sequences have ended, which takes minutes, while the GPU keeps room
-     * free (ADR 146).
-     *
-     * @param draft which keeps no GPU blocks free
-     * @return whether one moves
-     */
-    private boolean returnLongest(StepDraft draft) {
-        SchedulerState state = draft.state();
-        List<Sequence> host = HostTier.candidates(draft);
-        if (host.size() < 2 || !state.inFlight().isEmpty()) {
-            return false;
-        }
-        double step = stepAfterMoves(draft, 0, 0);
-        if (step * 1e9 <= rules.defaultTargets().perTokenNanos()) {
-            return false;
-        }
-        Sequence longest = Collections.max(host, Comparator.comparingInt(state::context));
-        int context = state.context(longest);
-        long tokens = host.stream().mapToLong(state::context).sum();
-        double attention =
-                predictor.cost().layers() * predictor.cost().cpuAttention(host.size(), tokens) * context / tokens;
-        return step - stepAfterMoves(draft, 1, context) >= MIN_SAVING_OF_RETURN * attention
-                && GpuTier.swapIn(draft, longest);
-    }
-
-    /**
-     * Seconds of a step without prompts, in one batch or in two, whichever is shorter, with the contexts of now.
-     *
-     * @param sequences that move from the host to the GPU; negative for the other way
-     * @param context of these; negative for the other way
-     */
-    private double stepAfterMoves(StepDraft draft, int sequences, long context) {
-        List<Sequence> host = HostTier.candidates(draft);
-        int gpuRows = draft.load(0).gpuRows() + sequences;
-        long gpuTokens = draft.load(0).gpuTokens() + context;
-        int hostTokens = host.size() - sequences;
-        if (hostTokens == 0) {
-            return predictor.mixed(gpuRows, gpuTokens, 0, 0);
-        }
-        long onHost = host.stream().mapToLong(draft.state()::context).sum() - context;
-        int mean = (int) (onHost / hostTokens);
-        return Math.min(
-                predictor.sameLayer(gpuRows, gpuTokens, hostTokens, mean, 0, 0),
-                predictor.pipelinedInBoth(gpuRows, gpuTokens, hostTokens, mean, 0, 0));
     }
 
     /** How much KV the GPU is to hold: found anew in some steps, in others as it was last found. */
@@ -364,23 +308,11 @@ public record Pipeline(
         double after = predictedTarget(gpu, gpu.gpuTokens(), hostAfter, (int) (tokens / hostAfter));
         double shortest = pace.shortestTarget(draft, hostAfter, tokens);
         rows.forEach(row -> gpu.add(row, 1));
-        return isNotLateAfter(draft, rows)
+        return HostReturn.isNotLateAfter(
+                        draft, rows, predictor, rules.defaultTargets().perTokenNanos())
                 && (after < before
                         || (rules.allKeepTargets(draft.state().host(), shortest)
                                 && rules.allKeepTargets(draft.state().inFlight(), shortest)));
-    }
-
-    /**
-     * Whether steps without prompts keep the default target, or become shorter, once the rows' sequences are on the
-     * host. Its expected contexts may be shorter than those of now, and {@link #returnLongest} goes by these. Tokens in
-     * flight and unfinished prompts do not count.
-     */
-    private boolean isNotLateAfter(StepDraft draft, List<Row> rows) {
-        long context = rows.stream()
-                .mapToLong(row -> draft.state().context(row.sequence()))
-                .sum();
-        double step = stepAfterMoves(draft, -rows.size(), -context);
-        return step * 1e9 <= rules.defaultTargets().perTokenNanos() || step < stepAfterMoves(draft, 0, 0);
     }
 
     /**

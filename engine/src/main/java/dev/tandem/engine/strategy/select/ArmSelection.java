@@ -243,7 +243,7 @@ final class ArmSelection {
      * @param step work and time
      * @param hostTokensNow sequences on the host when the step was drafted
      * @param full whether the host was full
-     * @param shared whether the other arms would have made the same step: no trial tells anything of these
+     * @param shared whether the other arms would have made the same step, so that no trial can compare them by it
      */
     void count(int by, Measured step, int hostTokensNow, boolean full, boolean shared) {
         if (!isOffloading() || by != arm) {
@@ -262,7 +262,12 @@ final class ArmSelection {
                 && window.steps() >= limits.minSteps()
                 && window.elapsed() > MAX_WINDOW_TIME * gpuOnly.horizonSeconds();
         if (window.isComplete() || tooLong) {
-            if (isTrial() && sharedSteps) { // a ratio would compare the incumbent with itself
+            if (isTrial() && sharedSteps) {
+                LOG.log(
+                        Level.INFO,
+                        "A trial of {0} ended, because its tokens in flight would miss their target; {1} goes on.",
+                        arms.get(arm),
+                        arms.get(incumbent));
                 concludeTrial(false);
             } else if (phase == Phase.WARM_UP) {
                 judgeWarmUp(hostTokensNow);
