@@ -13,7 +13,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.function.Consumer;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -67,6 +67,8 @@ final class BlockLedger {
     private @Nullable KvDemandForecast hostContexts;
     /** The sum of the host sequences' contexts by which their pace is expected; negative until it is asked for. */
     private long expectedContexts = -1;
+    /** The sum of {@link #expectedGpuBlocks(Sequence)} of the sequences on the GPU; negative until it is asked for. */
+    private int expectedGpuBlocks = -1;
     /** What sequences that start or move take from the prefix cache; only those that take something. */
     private final Map<Sequence, PrefixUse> uses = new LinkedHashMap<>();
 
@@ -218,7 +220,7 @@ final class BlockLedger {
         if (hostContexts == null) {
             KvDemandForecast contexts =
                     new KvDemandForecast(state.outputs(), kv.span().maxTokens());
-            forEachOnHost(sequence -> contexts.add(sequence, kv.span().tokens(sequence.length())));
+            on(KvTier.HOST).forEach(sequence -> contexts.add(sequence, kv.span().tokens(sequence.length())));
             hostContexts = contexts;
         }
         return hostContexts;
@@ -230,14 +232,32 @@ final class BlockLedger {
      */
     long expectedHostContext(List<Sequence> candidates) {
         if (expectedContexts < 0) {
-            expectedContexts = 0;
-            forEachOnHost(sequence -> expectedContexts += expected.of(sequence));
+            expectedContexts = on(KvTier.HOST).mapToLong(expected::of).sum();
         }
         long tokens = expectedContexts;
         for (Sequence candidate : candidates) {
             tokens += expected.of(candidate);
         }
         return tokens;
+    }
+
+    /** GPU blocks that a sequence holds with its expected context ({@link ExpectedContexts}), shared ones included. */
+    int expectedGpuBlocks(Sequence sequence) {
+        return kv.maxHeld(KvTier.GPU, expected.length(sequence));
+    }
+
+    /** The sum of these blocks of all sequences on the GPU; a block that several share counts for each of them. */
+    int expectedGpuBlocks() {
+        if (expectedGpuBlocks < 0) {
+            expectedGpuBlocks = on(KvTier.GPU).mapToInt(this::expectedGpuBlocks).sum();
+        }
+        return expectedGpuBlocks;
+    }
+
+    /** Forgets what was computed for the GPU's sequences, likewise. */
+    private void gpuChanged() {
+        gpuForecasts = null;
+        expectedGpuBlocks = -1;
     }
 
     /** Forgets what was computed for the host's sequences, which other methods compute anew when they are asked. */
@@ -247,16 +267,14 @@ final class BlockLedger {
         expectedContexts = -1;
     }
 
-    /** Sequences whose KV is on the host once the draft is carried out. */
-    private void forEachOnHost(Consumer<Sequence> action) {
-        for (Sequence sequence : state.host()) {
-            if (!moved.contains(sequence) && !drops.contains(sequence)) {
-                action.accept(sequence);
-            }
-        }
-        for (Collection<Sequence> others : List.of(state.inFlight(), outs, hostStarts)) {
-            others.forEach(action);
-        }
+    /** Sequences whose KV is in a tier once the draft is carried out. */
+    private Stream<Sequence> on(KvTier tier) {
+        boolean gpu = tier == KvTier.GPU;
+        Stream<Sequence> stay = (gpu ? state.gpu() : state.host())
+                .stream().filter(sequence -> !moved.contains(sequence) && !drops.contains(sequence));
+        Stream<Collection<Sequence>> others =
+                gpu ? Stream.of(ins, gpuStarts, returning) : Stream.of(state.inFlight(), outs, hostStarts);
+        return Stream.concat(stay, others.flatMap(Collection::stream));
     }
 
     private KvDemandForecast[] forecasts(KvTier tier) {
@@ -341,7 +359,7 @@ final class BlockLedger {
         if (reserved.remove(sequence)) {
             give(sequence, KvTier.GPU);
         }
-        gpuForecasts = null;
+        gpuChanged();
         hostChanged();
         gpuSequences--;
         freeGpu += references.freedBy(sequence);
@@ -371,7 +389,7 @@ final class BlockLedger {
 
     /** Moves a host sequence to the GPU; the caller has checked that there is room. */
     void bringIn(Sequence sequence) {
-        gpuForecasts = null;
+        gpuChanged();
         hostChanged();
         PrefixUse use = use(sequence, KvTier.GPU);
         int referenced = references.heldByOthers(use);
@@ -393,6 +411,7 @@ final class BlockLedger {
     void reserveForReturn(Sequence sequence) {
         freeGpu -= missingIn(KvTier.GPU, sequence) + kv.layout().groups();
         returning.add(sequence);
+        expectedGpuBlocks = -1;
         if (gpuForecasts != null) {
             addReturning(gpuForecasts, sequence);
         }
@@ -427,6 +446,9 @@ final class BlockLedger {
         }
         if (!onGpu && expectedContexts >= 0) {
             expectedContexts += expected.of(sequence);
+        }
+        if (onGpu && expectedGpuBlocks >= 0) {
+            expectedGpuBlocks += expectedGpuBlocks(sequence);
         }
     }
 

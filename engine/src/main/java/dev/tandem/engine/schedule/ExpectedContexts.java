@@ -5,8 +5,8 @@ import java.util.Collection;
 import java.util.List;
 
 /**
- * The context by which a host sequence's pace is expected: that in the middle of its output, times {@link #MARGIN}, at
- * most that at its end (ADR 136).
+ * The context by which a host sequence's pace is expected, and the GPU's KV where a part of its blocks stays free: that
+ * in the middle of its output, times {@link #MARGIN}, at most that at its end (ADR 136).
  *
  * <p>Until enough sequences have ended, outputs are as long as their limits allow. After that, a sequence is expected
  * to reach the mean output, and once it has, to run as long as those that ended later.
@@ -30,8 +30,13 @@ final class ExpectedContexts {
         this.state = state;
     }
 
-    /** Tokens of context of a sequence. */
+    /** Tokens of context of a sequence, without those behind windows: the mean over the layers. */
     int of(Sequence sequence) {
+        return state.kv().span().tokens(length(sequence));
+    }
+
+    /** Tokens of context of a sequence, those behind windows included. */
+    int length(Sequence sequence) {
         int soFar = sequence.outputLength();
         int prompt = sequence.length() - soFar;
         int limit = sequence.limit() - prompt;
@@ -39,7 +44,7 @@ final class ExpectedContexts {
         double output = mean == 0
                 ? limit
                 : Math.min(limit, Math.max(mean, soFar + state.outputs().remaining(soFar)));
-        return state.kv().span().tokens((int) Math.min(MARGIN * (prompt + output / 2), prompt + output));
+        return (int) Math.min(MARGIN * (prompt + output / 2), prompt + output);
     }
 
     private double meanOutput() {

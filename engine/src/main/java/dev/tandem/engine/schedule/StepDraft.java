@@ -174,14 +174,28 @@ public final class StepDraft {
     }
 
     /**
-     * Whether the GPU has free blocks for a sequence that starts or is moved there.
+     * Whether the GPU has free blocks for a sequence that starts or is moved there. The blocks that it keeps free must
+     * stay free with the expected contexts of all sequences there, too: young ones hold few blocks (ADR 147).
      *
      * @param reserve further blocks that are to stay free
      */
     public boolean gpuHasRoomFor(Sequence sequence, int reserve) {
         int missing = blocks.missingIn(KvTier.GPU, sequence);
-        int left = Math.max(blocks.leftForStaging(), keptFreeFrom(sequence, missing));
-        return missing + reserve + left <= freeGpu() && blocks.leaves(sequence, stagingBlocks());
+        int keptFree = keptFreeFrom(sequence, missing);
+        return missing + reserve + Math.max(blocks.leftForStaging(), keptFree) <= freeGpu()
+                && blocks.leaves(sequence, stagingBlocks())
+                && (keptFree == 0 || staysFreeWith(sequence));
+    }
+
+    /**
+     * Whether the blocks that are kept free are expected to stay free with one more sequence on the GPU. Not asked of
+     * one that alone is expected to take some of them, nor of a prompt too long to be staged, which reaches the host by
+     * way of the GPU: all behind it would wait.
+     */
+    private boolean staysFreeWith(Sequence sequence) {
+        int room = state.kv().pool(KvTier.GPU).size() - gpuBlocksKeptFree;
+        int alone = blocks.expectedGpuBlocks(sequence);
+        return blocks.expectedGpuBlocks() + alone <= room || alone > room || !couldStage(sequence.length());
     }
 
     /** Blocks that the sequence must leave free; 0 where the host cannot take it, or it never fits beside them. */

@@ -13,6 +13,8 @@ import dev.tandem.engine.request.Sequence;
 import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** Pools of 200 tokens, each with a sequence of 20 that goes on for 99: outputs have 100 tokens. */
 class RoomToGrowTest {
@@ -56,6 +58,21 @@ class RoomToGrowTest {
         Scene empty = new Scene(50, 50, BUDGET);
         assertThat(new StepDraft(empty.state, BUDGET).roomToGrow(KvTier.GPU, empty.waiting(190)))
                 .isTrue();
+    }
+
+    /**
+     * Of 50 blocks. A sequence of 20 tokens, 100 at its end, is expected to have 77, in 20 blocks; one that waits, with
+     * the same limit or another, 78, 123 or 130, in 20, 31 or 33. The last would take one of the 18 alone, and must
+     * leave them free only now, beside the 5 blocks that the first holds and the 5 that it takes.
+     */
+    @ParameterizedTest
+    @CsvSource({"10, 100, true", "11, 100, false", "18, 170, false", "18, 180, true", "41, 180, false"})
+    void blocksThatAreKeptFreeStayFreeAsAllGrow(int keptFree, int limit, boolean room) {
+        Scene young = new Scene(50, 50, BUDGET).limit(100);
+        young.gpu(20);
+        StepDraft draft = new StepDraft(young.state, BUDGET);
+        draft.keepGpuBlocksFree(keptFree, sequence -> true);
+        assertThat(draft.gpuHasRoomFor(young.limit(limit).waiting(20), 0)).isEqualTo(room);
     }
 
     @Test

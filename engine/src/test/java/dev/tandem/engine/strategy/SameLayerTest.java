@@ -26,7 +26,7 @@ class SameLayerTest {
     private static final Budget BUDGET = new Budget(400, 120, 400);
 
     /**
-     * 60 s per token: two sub-batches take at least 60 s beside T_ga = 10, more than 0.95 of it, and one batch 40 s.
+     * 60 s per token: two sub-batches take at least 60 s beside T_ga = 10, more than 0.97 of it, and one batch 40 s.
      */
     private static TierRules tooShortForTwoSubBatches() {
         return new TierRules(new LatencyTargets(0, 60_000_000_000L), 0, 0);
@@ -211,7 +211,7 @@ class SameLayerTest {
 
     /**
      * Beside T_ga = 10 two tokens of T_ca = 4 hide; the third waits for 2 in each of two layers. Two sub-batches take
-     * 60 s, more than 0.95 of the target.
+     * 60 s, more than 0.97 of the target.
      */
     @Test
     void theGpuWaitsWhileThatRaisesTheRate() {
@@ -358,7 +358,7 @@ class SameLayerTest {
     }
 
     /**
-     * Two sub-batches take 60 s, 0.95 of the target and less; with a host token that takes longer, one batch follows.
+     * Two sub-batches take 60 s, 0.97 of the target and less; with a host token that takes longer, one batch follows.
      */
     @Test
     void oneBatchIsPreferredOnceTwoMissTheTarget() {
