@@ -273,7 +273,7 @@ final class BlockLedger {
         Stream<Sequence> stay = (gpu ? state.gpu() : state.host())
                 .stream().filter(sequence -> !moved.contains(sequence) && !drops.contains(sequence));
         Stream<Collection<Sequence>> others =
-                gpu ? Stream.of(ins, gpuStarts, returning) : Stream.of(state.inFlight(), outs, hostStarts);
+                gpu ? Stream.of(ins, gpuStarts) : Stream.of(state.inFlight(), outs, hostStarts);
         return Stream.concat(stay, others.flatMap(Collection::stream));
     }
 
@@ -411,7 +411,6 @@ final class BlockLedger {
     void reserveForReturn(Sequence sequence) {
         freeGpu -= missingIn(KvTier.GPU, sequence) + kv.layout().groups();
         returning.add(sequence);
-        expectedGpuBlocks = -1;
         if (gpuForecasts != null) {
             addReturning(gpuForecasts, sequence);
         }

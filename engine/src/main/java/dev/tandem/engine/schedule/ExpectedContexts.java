@@ -5,8 +5,9 @@ import java.util.Collection;
 import java.util.List;
 
 /**
- * The context by which a host sequence's pace is expected, and the GPU's KV where a part of its blocks stays free: that
- * in the middle of its output, times {@link #MARGIN}, at most that at its end (ADR 136).
+ * The context that a sequence is expected to have while it decodes: that in the middle of its output, times
+ * {@link #MARGIN}, at most that at its end. By it the host's pace is expected (ADR 136), and the GPU's KV where a part
+ * of its blocks is kept free (ADR 147).
  *
  * <p>Until enough sequences have ended, outputs are as long as their limits allow. After that, a sequence is expected
  * to reach the mean output, and once it has, to run as long as those that ended later.

@@ -188,9 +188,9 @@ public final class StepDraft {
     }
 
     /**
-     * Whether the blocks that are kept free are expected to stay free with one more sequence on the GPU. Not asked of
-     * one that alone is expected to take some of them, nor of a prompt too long to be staged, which reaches the host by
-     * way of the GPU: all behind it would wait.
+     * Whether the blocks that are kept free are expected to stay free with one more sequence on the GPU. One that alone
+     * is expected to take some of them passes, and so does a prompt too long to be staged, which reaches the host by
+     * way of the GPU: else all behind it would wait.
      */
     private boolean staysFreeWith(Sequence sequence) {
         int room = state.kv().pool(KvTier.GPU).size() - gpuBlocksKeptFree;

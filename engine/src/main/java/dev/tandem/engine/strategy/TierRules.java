@@ -36,7 +36,7 @@ public final class TierRules {
      * The same for the predicted time of two sub-batches, which is the GPU's and varies less: on an imitated L4,
      * reasoning, 160 ms, p99 is 1 ms above the mean there, and 10 to 16 in one batch (ADR 138). By nine profiles, half
      * hours with 0.95, 0.97 and 0.98 have 462, 470 and 476 tokens/s, and a p99 of up to 155, 158 and 161 ms (simulated,
-     * trial builds, ADR 147).
+     * trial builds but for 0.97, ADR 147).
      */
     static final double MAX_PACE_IN_SUB_BATCHES = 0.97;
     /**
