@@ -122,6 +122,11 @@ def gain_by_preset():
             dict.fromkeys(("gpu-only", "adaptive", "neo", "apex"), "43a8ef9"),
         ),
         (
+            "An L4 imitated on an H200, Llama-3.1-8B, reasoning, 41,952 KV tokens, 160 ms per token",
+            "imitated-l4",
+            dict.fromkeys(("gpu-only", "adaptive"), "c2071cd"),
+        ),
+        (
             "An A10G imitated on an H100, Llama-3.1-8B, reasoning, 41,952 KV tokens, 160 ms per token",
             "imitated-a10g",
             dict.fromkeys(("gpu-only", "adaptive"), "43a8ef9"),
