@@ -51,7 +51,7 @@ public final class AsyncOverlap implements Policy {
      * that of its steps, which varies less than a wait within a step. With {@link TierRules#MAX_PACE}, three of five
      * whole runs of 300 requests on an H100 are below 0.99 of GPU-only, because the host fills too slowly (ADR 110).
      */
-    private static final double MAX_JOIN_PACE = 1;
+    static final double MAX_JOIN_PACE = 1;
     /**
      * Max time per token of tokens in flight, in targets, before the strategy is left. Those that remain on the host
      * then stand still, which is slower than any pace, so a little over the target is allowed. Of 12 simulated windows

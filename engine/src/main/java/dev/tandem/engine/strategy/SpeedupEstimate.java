@@ -67,7 +67,8 @@ public final class SpeedupEstimate {
         this.predictor = predictor;
         this.kind = kind;
         double max = switch (kind) {
-            case IN_FLIGHT, SAME_LAYER -> TierRules.MAX_PACE;
+            case IN_FLIGHT -> AsyncOverlap.MAX_JOIN_PACE;
+            case SAME_LAYER -> TierRules.MAX_PACE;
             case TWO_SUB_BATCHES, TWO_SUB_BATCHES_WITH_PROMPTS, HOST_TOKENS_IN_BOTH ->
                 TierRules.MAX_PACE_IN_SUB_BATCHES;
         };
