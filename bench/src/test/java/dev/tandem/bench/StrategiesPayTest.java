@@ -28,6 +28,7 @@ class StrategiesPayTest {
     @CsvSource({
         "H200_8SM_2REQ, osc, ADAPTIVE, false, 3.0",
         "H200_26K, synthetic:1000/400, ASYNC_OVERLAP, false, 1.1",
+        "H100_26K, synthetic:1000/400, ADAPTIVE, false, 1.08",
         "H200_2REQ, osc, ADAPTIVE, true, 2.0",
         "T4_TIGHT_FASTER_HOST, osc, ADAPTIVE_PIPELINING, true, 1.55",
     })
@@ -35,6 +36,7 @@ class StrategiesPayTest {
         assertPays(machine, workload, strategy, guarded, min);
     }
 
+    /** With ADR 133 gpu-only has 19 % more of 1000/400 on 16 multiprocessors, so little is left to gain there. */
     @Tag("slow")
     @ParameterizedTest
     @CsvSource({
@@ -43,15 +45,15 @@ class StrategiesPayTest {
         "H200_8SM_2REQ, osc, ADAPTIVE_PIPELINING, false, 3.2",
         "H200_8SM_2REQ, osc, ASYNC_OVERLAP, true, 3.0",
         "H200_2REQ, osc, ADAPTIVE_PIPELINING, true, 1.45",
-        "H200_16SM_26K, synthetic:1000/400, ASYNC_OVERLAP, false, 1.2",
-        "H200_16SM_26K, synthetic:1000/400, ADAPTIVE_PIPELINING, false, 1.05",
-        "H200_16SM_26K, synthetic:1000/400, ADAPTIVE, false, 1.15",
+        "H200_16SM_26K, synthetic:1000/400, ASYNC_OVERLAP, false, 1.03",
+        "H200_16SM_26K, synthetic:1000/400, ADAPTIVE_PIPELINING, false, 0.99",
+        "H200_16SM_26K, synthetic:1000/400, ADAPTIVE, false, 0.99",
         "H200_26K, synthetic:1000/200, ASYNC_OVERLAP, false, 1.05",
         "H200_26K, synthetic:1000/200, ADAPTIVE_PIPELINING, false, 0.85",
         "H200_TIGHT_LIBRARY, synthetic:1000/200, ADAPTIVE_PIPELINING, false, 0.9",
-        "H200_16SM_26K, synthetic:1000/400, ADAPTIVE, true, 1.1",
+        "H200_16SM_26K, synthetic:1000/400, ADAPTIVE, true, 0.99",
         "H200_16SM_26K, synthetic:1000/200, ASYNC_OVERLAP, true, 0.99",
-        "H200_16SM_26K, synthetic:1000/200, ADAPTIVE_PIPELINING, true, 1.08",
+        "H200_16SM_26K, synthetic:1000/200, ADAPTIVE_PIPELINING, true, 1.04",
         "H200_16SM_26K, osc, ASYNC_OVERLAP, true, 0.97",
         "H200_26K, synthetic:1000/200, ASYNC_OVERLAP, true, 1.08",
         "H200_26K, synthetic:1000/200, ADAPTIVE_PIPELINING, true, 0.97",
