@@ -36,7 +36,6 @@ class StrategiesPayTest {
         assertPays(machine, workload, strategy, guarded, min);
     }
 
-    /** With ADR 133 gpu-only has 19 % more of 1000/400 on 16 multiprocessors, so little is left to gain there. */
     @Tag("slow")
     @ParameterizedTest
     @CsvSource({
@@ -46,12 +45,9 @@ class StrategiesPayTest {
         "H200_8SM_2REQ, osc, ASYNC_OVERLAP, true, 3.0",
         "H200_2REQ, osc, ADAPTIVE_PIPELINING, true, 1.45",
         "H200_16SM_26K, synthetic:1000/400, ASYNC_OVERLAP, false, 1.03",
-        "H200_16SM_26K, synthetic:1000/400, ADAPTIVE_PIPELINING, false, 0.99",
-        "H200_16SM_26K, synthetic:1000/400, ADAPTIVE, false, 0.99",
         "H200_26K, synthetic:1000/200, ASYNC_OVERLAP, false, 1.05",
         "H200_26K, synthetic:1000/200, ADAPTIVE_PIPELINING, false, 0.85",
         "H200_TIGHT_LIBRARY, synthetic:1000/200, ADAPTIVE_PIPELINING, false, 0.9",
-        "H200_16SM_26K, synthetic:1000/400, ADAPTIVE, true, 0.99",
         "H200_16SM_26K, synthetic:1000/200, ASYNC_OVERLAP, true, 0.99",
         "H200_16SM_26K, synthetic:1000/200, ADAPTIVE_PIPELINING, true, 1.04",
         "H200_16SM_26K, osc, ASYNC_OVERLAP, true, 0.97",
@@ -61,6 +57,14 @@ class StrategiesPayTest {
     })
     void offloadingPaysElsewhere(String machine, String workload, Strategy strategy, boolean guarded, double min) {
         assertPays(machine, workload, strategy, guarded, min);
+    }
+
+    /** With ADR 133 gpu-only has 19 % more there, so little is left to gain, and nothing may be lost. */
+    @Tag("slow")
+    @ParameterizedTest
+    @CsvSource({"ADAPTIVE_PIPELINING, false", "ADAPTIVE, false", "ADAPTIVE, true"})
+    void offloadingLosesNothingWhereLittleIsLeft(Strategy strategy, boolean guarded) {
+        assertPays("H200_16SM_26K", "synthetic:1000/400", strategy, guarded, 0.99);
     }
 
     private static void assertPays(String machine, String workload, Strategy strategy, boolean guarded, double min) {
